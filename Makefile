@@ -1,0 +1,79 @@
+# Everything a contributor types. The work is done by CMake (CMakePresets.json) and ctest; each
+# target first sees to it that the Debian packages of scripts/packages.txt are there.
+
+JOBS ?= $(shell nproc)
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+export CTEST_PARALLEL_LEVEL ?= $(JOBS)
+
+PRESETS := dev release asan tsan ubsan model bench clang aarch64
+
+.PHONY: all
+all: build-dev
+
+.PHONY: help
+help:
+	@echo 'make             build preset dev into build/dev'
+	@echo 'make run         build preset release and take the tour: build/release/bin/weft tour'
+	@echo 'make test        build preset dev and run its tests, all but the long ones'
+	@echo 'make test-long   every preset, the long tests and the long budgets of the models'
+	@echo 'make bench       build preset bench and run the benchmarks'
+	@echo 'make build-X     build preset X:  $(PRESETS)'
+	@echo 'make test-X      the same, then run its tests'
+	@echo 'make format      format the C++ sources'
+	@echo 'make tables      print the tables of core/spec.hpp into docs/protocol.md'
+	@echo 'make clean       remove build/'
+
+.PHONY: bootstrap
+bootstrap:
+	@scripts/bootstrap.sh
+
+# Ninja notices changed CMake files; changed presets are ours to notice.
+.PRECIOUS: build/%/build.ninja
+build/%/build.ninja: CMakePresets.json cmake/toolchain-aarch64.cmake | bootstrap
+	cmake --preset $*
+	@touch $@
+
+.PHONY: $(PRESETS:%=build-%)
+$(PRESETS:%=build-%): build-%: bootstrap build/%/build.ninja
+	cmake --build --preset $*
+
+.PHONY: $(PRESETS:%=test-%)
+$(PRESETS:%=test-%): test-%: build-%
+	ctest --preset $*
+
+.PHONY: test
+test: test-dev
+
+# The models run once, in preset model, with the long budget.
+LONG := dev release asan tsan ubsan clang aarch64
+.PHONY: test-long
+test-long: $(LONG:%=build-%) test-model
+	@set -e; for preset in $(LONG); do \
+	  echo "== $$preset"; \
+	  ctest --test-dir build/$$preset --output-on-failure --no-tests=error \
+	    --label-exclude "^(model|no-$$preset)$$"; \
+	done
+
+.PHONY: run
+run: bootstrap build/release/build.ninja
+	cmake --build --preset release --target weft_cli
+	@build/release/bin/weft tour
+
+.PHONY: bench
+bench: build-bench
+	@bench/run.sh build/bench/bin
+
+.PHONY: tables
+tables: bootstrap build/dev/build.ninja
+	cmake --build --preset dev --target spec-tables
+	@tests/tidy/tidy.py --spec-tables build/dev/bin/spec-tables --fix tables
+
+.PHONY: format
+format:
+	@scripts/bootstrap.sh clang-format
+	@find include src tests examples bench tools \( -name '*.hpp' -o -name '*.cpp' \) -print0 | \
+	  xargs -0 clang-format -i
+
+.PHONY: clean
+clean:
+	rm -rf build

@@ -1,0 +1,441 @@
+// Go peer. usage: go-peer <workload> <GOMAXPROCS>   prints "metric value unit" lines
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand"
+	"net"
+	"net/http"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+func emit(m string, v float64, u string) { fmt.Printf("%s %.6g %s\n", m, v, u) }
+func perOp(m string, t time.Time, n int) {
+	emit(m, float64(time.Since(t).Nanoseconds())/float64(n), "ns")
+}
+func msec(m string, t time.Time) { emit(m, time.Since(t).Seconds()*1e3, "ms") }
+
+func rss() float64 {
+	b, _ := os.ReadFile("/proc/self/statm")
+	v, _ := strconv.Atoi(strings.Fields(string(b))[1])
+	return float64(v * os.Getpagesize())
+}
+func peakMiB() float64 {
+	var r syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return float64(r.Maxrss) / 1024
+}
+func cpu() float64 {
+	var r syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e9
+}
+
+func yield(n, total int) {
+	var wg sync.WaitGroup
+	wg.Add(n)
+	t := time.Now()
+	for i := 0; i < n; i++ {
+		go func() {
+			for j := 0; j < total/n; j++ {
+				runtime.Gosched()
+			}
+			wg.Done()
+		}()
+	}
+	wg.Wait()
+	perOp(fmt.Sprintf("yield_%d", n), t, total)
+}
+
+func spawn() {
+	const seq, batch = 300000, 100000
+	var wg sync.WaitGroup
+	t := time.Now()
+	for i := 0; i < seq; i++ {
+		wg.Add(1)
+		go func() { wg.Done() }()
+		wg.Wait()
+	}
+	perOp("spawn_seq", t, seq)
+	for _, m := range []string{"spawn_batch_cold", "spawn_batch"} {
+		t = time.Now()
+		wg.Add(batch)
+		for i := 0; i < batch; i++ {
+			go func() { wg.Done() }()
+		}
+		wg.Wait()
+		perOp(m, t, batch)
+	}
+}
+
+func pingpong() {
+	const n = 500000
+	a, b := make(chan uint64), make(chan uint64)
+	go func() {
+		for v := range a {
+			b <- v
+		}
+	}()
+	t := time.Now()
+	for i := uint64(0); i < n; i++ {
+		a <- i
+		<-b
+	}
+	perOp("pingpong", t, n)
+}
+
+func buffered(k, total int) {
+	c := make(chan uint64, 128)
+	var p, q sync.WaitGroup
+	p.Add(k)
+	q.Add(k)
+	t := time.Now()
+	for i := 0; i < k; i++ {
+		go func() {
+			for j := 0; j < total/k; j++ {
+				c <- uint64(j)
+			}
+			p.Done()
+		}()
+		go func() {
+			for range c {
+			}
+			q.Done()
+		}()
+	}
+	p.Wait()
+	close(c)
+	q.Wait()
+	perOp(fmt.Sprintf("buf_%dx%d", k, k), t, total)
+}
+
+func sel(name string, capacity, total int) {
+	var c [4]chan uint64
+	for i := range c {
+		c[i] = make(chan uint64, capacity)
+	}
+	t := time.Now()
+	for i := range c {
+		go func(c chan uint64) {
+			for j := 0; j < total/4; j++ {
+				c <- uint64(j)
+			}
+		}(c[i])
+	}
+	var sum uint64
+	for i := 0; i < total; i++ {
+		select {
+		case v := <-c[0]:
+			sum += v
+		case v := <-c[1]:
+			sum += v
+		case v := <-c[2]:
+			sum += v
+		case v := <-c[3]:
+			sum += v
+		}
+	}
+	perOp(name, t, total)
+}
+
+func ring() {
+	const n, hops = 503, 1000000
+	done := make(chan int)
+	first := make(chan int)
+	in := first
+	for i := 0; i < n; i++ {
+		out := make(chan int)
+		if i == n-1 {
+			out = first
+		}
+		go func(in, out chan int) {
+			for v := range in {
+				if v == 0 {
+					close(done)
+					return
+				}
+				out <- v - 1
+			}
+		}(in, out)
+		in = out
+	}
+	t := time.Now()
+	first <- hops
+	<-done
+	perOp("ring", t, hops)
+}
+
+func skynode(c chan int, num, size int) {
+	if size == 1 {
+		c <- num
+		return
+	}
+	rc := make(chan int)
+	for i := 0; i < 10; i++ {
+		go skynode(rc, num+i*(size/10), size/10)
+	}
+	sum := 0
+	for i := 0; i < 10; i++ {
+		sum += <-rc
+	}
+	c <- sum
+}
+func skynet() {
+	t := time.Now()
+	c := make(chan int)
+	go skynode(c, 0, 1000000)
+	if v := <-c; v != 499999500000 {
+		panic(v)
+	}
+	msec("skynet", t)
+	emit("skynet_peak", peakMiB(), "MiB")
+}
+
+func mem(label string, n int) {
+	stop := make(chan struct{})
+	var up, down sync.WaitGroup
+	up.Add(n)
+	down.Add(n)
+	r0 := rss()
+	t := time.Now()
+	for i := 0; i < n; i++ {
+		go func() {
+			up.Done()
+			<-stop
+			down.Done()
+		}()
+	}
+	up.Wait()
+	perOp("mem_"+label+"_create", t, n)
+	emit("mem_"+label, (rss()-r0)/float64(n), "B")
+	t = time.Now()
+	close(stop)
+	down.Wait()
+	perOp("mem_"+label+"_teardown", t, n)
+}
+
+func sleepers() {
+	const n = 100000
+	late := make([]float64, n)
+	var wg sync.WaitGroup
+	wg.Add(n)
+	c0 := cpu()
+	for i := 0; i < n; i++ {
+		d := time.Duration(1+rand.Intn(1000)) * time.Millisecond
+		go func(i int) {
+			t := time.Now()
+			time.Sleep(d)
+			late[i] = float64(time.Since(t)-d) / 1e6
+			wg.Done()
+		}(i)
+	}
+	wg.Wait()
+	emit("sleep_cpu", (cpu()-c0)*1e3, "ms")
+	sum, max := 0.0, 0.0
+	for _, l := range late {
+		sum += l
+		if l > max {
+			max = l
+		}
+	}
+	emit("sleep_late_mean", sum/n, "ms")
+	emit("sleep_late_max", max, "ms")
+}
+
+func timers() {
+	const n = 1000000
+	t := time.Now()
+	for i := 0; i < n; i++ {
+		time.NewTimer(time.Hour).Stop()
+	}
+	perOp("timer_seq", t, n)
+	ts := make([]*time.Timer, n)
+	t = time.Now()
+	for i := range ts {
+		ts[i] = time.NewTimer(time.Hour + time.Duration(rand.Intn(1000))*time.Millisecond)
+	}
+	for i := range ts {
+		ts[i].Stop()
+	}
+	perOp("timer_bulk", t, n)
+}
+
+func mutex(name string, total int, yield bool) {
+	const k = 64
+	var m sync.Mutex
+	var wg sync.WaitGroup
+	x := 0
+	wg.Add(k)
+	t := time.Now()
+	for i := 0; i < k; i++ {
+		go func() {
+			for j := 0; j < total/k; j++ {
+				m.Lock()
+				x++
+				if yield {
+					runtime.Gosched()
+				}
+				m.Unlock()
+			}
+			wg.Done()
+		}()
+	}
+	wg.Wait()
+	perOp(name, t, total)
+}
+
+func fib(n int) int {
+	if n < 2 {
+		return n
+	}
+	var wg sync.WaitGroup
+	var a int
+	wg.Add(1)
+	go func() { a = fib(n - 1); wg.Done() }()
+	b := fib(n - 2)
+	wg.Wait()
+	return a + b
+}
+func forkjoin(n, spawns int) {
+	t := time.Now()
+	fib(n)
+	perOp(fmt.Sprintf("fib_%d", n), t, spawns)
+}
+
+func sieve() {
+	t := time.Now()
+	ch := make(chan int)
+	go func() {
+		for i := 2; ; i++ {
+			ch <- i
+		}
+	}()
+	in := ch
+	for i := 0; i < 2000; i++ {
+		p := <-in
+		out := make(chan int)
+		go func(in, out chan int, p int) {
+			for {
+				if v := <-in; v%p != 0 {
+					out <- v
+				}
+			}
+		}(in, out, p)
+		in = out
+	}
+	msec("sieve", t)
+}
+
+func cancel() {
+	const n = 100000
+	ctx, stop := context.WithCancel(context.Background())
+	never := make(chan int)
+	var up, down sync.WaitGroup
+	up.Add(n)
+	down.Add(n)
+	for i := 0; i < n; i++ {
+		go func() {
+			defer down.Done()
+			up.Done()
+			select {
+			case <-ctx.Done():
+			case <-never:
+			}
+		}()
+	}
+	up.Wait()
+	t := time.Now()
+	stop()
+	down.Wait()
+	msec("cancel_100k", t)
+}
+
+func echo(port string) {
+	l, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		panic(err)
+	}
+	for {
+		c, _ := l.Accept()
+		go func() {
+			defer c.Close()
+			buf := make([]byte, 4096)
+			for {
+				n, err := c.Read(buf)
+				if err != nil {
+					return
+				}
+				if _, err = c.Write(buf[:n]); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+func web(port string) {
+	body := []byte("hello world\n")
+	hello := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/plain")
+		w.Write(body)
+	}
+	http.ListenAndServe("127.0.0.1:"+port, http.HandlerFunc(hello))
+}
+
+func main() {
+	procs, _ := strconv.Atoi(os.Args[2])
+	runtime.GOMAXPROCS(procs)
+	debug.SetMaxThreads(20000)
+	switch os.Args[1] {
+	case "yield":
+		yield(1, 3000000)
+		yield(1000, 3000000)
+	case "spawn":
+		spawn()
+	case "pingpong":
+		pingpong()
+	case "buffered":
+		buffered(1, 3000000)
+		buffered(4, 3000000)
+	case "select":
+		sel("select4", 0, 800000)
+		sel("select4_buf", 128, 2000000)
+	case "ring":
+		ring()
+	case "skynet":
+		skynet()
+	case "mem100k":
+		mem("100k", 100000)
+	case "mem1m":
+		mem("1m", 1000000)
+	case "sleepers":
+		sleepers()
+	case "timers":
+		timers()
+	case "mutex":
+		mutex("mutex", 1000000, false)
+		mutex("mutex_yield", 400000, true)
+	case "fib":
+		forkjoin(25, 121392)
+	case "fib30":
+		forkjoin(30, 1346268)
+	case "sieve":
+		sieve()
+	case "cancel":
+		cancel()
+	case "echo":
+		echo(os.Args[3])
+	case "http":
+		web(os.Args[3])
+	default:
+		os.Exit(2)
+	}
+}

@@ -1,0 +1,233 @@
+#!/usr/bin/env bash
+# Measures weft beside its peers: the same workloads, in turn, in one run; prints one table.
+#
+#   bench/run.sh BIN_DIR                 BIN_DIR holds weft-bench, as build/bench/bin does
+#
+#   PASSES=3                             passes over all programs
+#   WORKLOADS="yield spawn event"        bench/README.md lists them all
+#   WORKERS="1"                          pinned to one core; "1 2" measures two workers as well
+#   ONLY=regex                           only the programs whose name matches, and weft
+#   PEERS=1                              first install the Debian packages of the peers
+#
+# A peer whose packages are not installed is skipped. Everything written goes beside BIN_DIR: built
+# peers to peers/, the raw values and the table to results/.
+set -euo pipefail
+
+here="$(cd "$(dirname "$0")" && pwd)"
+if [[ $# != 1 || ! -x "$1/weft-bench" ]]; then
+  echo "usage: bench/run.sh BIN_DIR, where BIN_DIR/weft-bench exists (make bench builds it)" >&2
+  exit 2
+fi
+bin="$(cd "$1" && pwd)"
+peers="$(dirname "$bin")/peers"
+results="$(dirname "$bin")/results"
+csv="$results/results.csv"
+passes="${PASSES:-3}"
+workloads="${WORKLOADS:-yield spawn event}"
+workers_wanted="${WORKERS:-1}"
+only="${ONLY:-.}"
+if [[ ! "$passes" =~ ^[1-9][0-9]*$ ]]; then
+  echo "bench/run.sh: PASSES is \"$passes\", not a number from 1" >&2
+  exit 2
+fi
+limit=60 # seconds for one workload of one program
+mkdir -p "$peers" "$results"
+
+say() { printf '%s\n' "$*" >&2; }
+
+# ---- the programs --------------------------------------------------------------------------------
+# name | what it is built from | what must be there | Debian package | libraries
+
+programs() {
+  cat <<'TABLE'
+go|go|command:go|golang-go|
+tokio|tokio|file:/usr/share/cargo/registry/tokio-1*|cargo, librust-tokio-dev and others|
+boost-fiber|boost.cpp|header:boost/fiber/all.hpp|libboost-fiber1.81-dev|boost_fiber boost_context
+tbb|tbb.cpp|header:tbb/task_group.h|libtbb-dev|tbb
+st|st.cpp|header:st.h|libst-dev|st
+pth|pth.cpp|header:pth.h|libpth-dev|pth
+erlang|erlang|command:erl|erlang-base|
+threads|threads.cpp|header:thread|g++|
+asio-spawn|asio.cpp|header:boost/asio.hpp|libboost-coroutine1.81-dev|boost_coroutine boost_context
+asio-co|asio.cpp|header:boost/asio.hpp|libboost-coroutine1.81-dev|boost_coroutine boost_context
+epoll|epoll.cpp|header:sys/epoll.h|g++|
+nginx||command:nginx|nginx-light|
+TABLE
+}
+
+# Debian's own places, for a shell that has a toolchain of its own on its PATH.
+PATH="$PATH:/usr/bin:/usr/sbin"
+
+there() { # command:NAME, file:GLOB or header:NAME
+  case "$1" in
+    command:*) command -v "${1#command:}" >/dev/null ;;
+    file:*) compgen -G "${1#file:}" >/dev/null ;;
+    header:*) echo "#include <${1#header:}>" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1 ;;
+  esac
+}
+
+compile() { # <source> <program> <libraries...>
+  local source="$1" program="$2"
+  shift 2
+  [[ "$program" -nt "$source" && "$program" -nt "$here/peers/bench.hpp" ]] ||
+    g++ -std=c++20 -O2 -DNDEBUG -pthread "$source" -o "$program" "${@/#/-l}"
+}
+
+# shellcheck disable=SC2086
+build() { # <what> <libraries>
+  case "$1" in
+    "") ;;
+    go) (cd "$here/peers/go" && go build -o "$peers/go-peer" .) ;;
+    tokio) # cargo writes a lock file beside the manifest, so it works on a copy
+      rm -rf "$peers/tokio-source" && cp -r "$here/peers/tokio" "$peers/tokio-source" &&
+        (cd "$peers/tokio-source" &&
+          cargo build --quiet --release --offline --target-dir "$peers/tokio-target") ;;
+    erlang) erlc -o "$peers" "$here/peers/erlang/bench.erl" ;;
+    *) compile "$here/peers/$1" "$peers/${1%.cpp}" $2 ;;
+  esac
+}
+
+available=(weft)
+prepare_peers() {
+  local name source needs libraries packages
+  if [[ -n "${PEERS:-}" ]]; then install_peers >&2; fi
+  while IFS='|' read -r name source needs packages libraries; do
+    [[ "$name" =~ $only ]] || continue
+    offers_any "$name" || continue
+    if ! there "$needs"; then
+      say "skipped: $name is not installed (Debian: $packages)"
+    elif ! build "$source" "$libraries" >"$peers/$name.log" 2>&1; then
+      say "skipped: $name does not build, see $peers/$name.log"
+    else
+      available+=("$name")
+    fi
+  done < <(programs)
+}
+
+# All at once, or what can be had of it: other releases of Debian have other versions.
+install_peers() {
+  local list="$here/../scripts/packages-bench.txt" line
+  # shellcheck disable=SC2046
+  "$here/../scripts/bootstrap.sh" $(sed -e 's/#.*//' "$list") && return
+  while read -r line; do
+    # shellcheck disable=SC2086
+    [[ -z "$line" ]] || "$here/../scripts/bootstrap.sh" $line || say "not to be had: $line"
+  done < <(sed -e 's/#.*//' "$list")
+}
+
+# Whether it makes sense to ask a program for a workload; it may still answer that it has none.
+offers() { # <name> <workload>
+  case "$1 $2" in
+    "weft "*) true ;;
+    "nginx http" | "asio-"*" echo" | "epoll echo") true ;;
+    "nginx "* | "asio-"* | "epoll "*) false ;;
+  esac
+}
+offers_any() {
+  local workload
+  for workload in $workloads; do if offers "$1" "$workload"; then return 0; fi; done
+  return 1
+}
+
+command_of() { # <name> <workload> <workers>
+  case "$1" in
+    weft) echo "$bin/weft-bench $2 $3" ;;
+    go) echo "$peers/go-peer $2 $3" ;;
+    tokio) echo "$peers/tokio-target/release/tokio-peer $2 $3" ;;
+    boost-fiber) # a million stacks of the default size do not fit a small machine
+      local policy=rr stack=""
+      [[ "$3" == 1 ]] || policy=ws
+      [[ "$2" != skynet && "$2" != mem1m ]] || stack=16384
+      echo "$peers/boost $2 $3 $policy $stack" ;;
+    erlang) echo "erl +S $3:$3 +P 4000000 -noshell -pa $peers -s bench main $2 $3" ;;
+    asio-*) echo "$peers/asio echo ${1#asio-}" ;;
+    nginx) echo "nginx -p $peers/nginx -c nginx.conf" ;;
+    *) echo "$peers/$1 $2 $3" ;;
+  esac
+}
+
+# ---- measuring -----------------------------------------------------------------------------------
+
+# The cores we may use, "0 1": a container may not own core 0.
+cores="$(taskset -pc $$ | sed -e 's/.*: //' -e 's/,/ /g' | xargs -n1 |
+  awk -F- '{for (i = $1; i <= (NF > 1 ? $2 : $1); ++i) printf "%d ", i}')"
+first_core="${cores%% *}"
+second_core="$(awk '{print (NF > 1 ? $2 : $1)}' <<<"$cores")"
+
+record() { # <name> <workers> <pass>, reads "metric value unit"
+  local metric value unit
+  while read -r metric value unit; do echo "$1,$2,$metric,$unit,$3,$value" >>"$csv"; done
+}
+note_failure() { # <name> <workers> <workload> <pass> <exit status>
+  say "failed: $1 $3 with $2 worker(s), exit status $5"
+  echo "$1,$2,$3,FAILED,$4,$5" >>"$csv"
+}
+
+run_once() { # <name> <workers> <workload> <pass>
+  local pin=() status=0 output="$results/output"
+  [[ "$2" != 1 ]] || pin=(taskset -c "$first_core")
+  # shellcheck disable=SC2046
+  timeout $limit "${pin[@]}" $(command_of "$1" "$3" "$2") >"$output" 2>"$results/errors" ||
+    status=$?
+  record "$1" "$2" "$4" <"$output"
+  [[ $status == 0 || $status == 2 ]] || note_failure "$1" "$2" "$3" "$4" $status
+}
+
+# shellcheck source=bench/network.sh
+source "$here/network.sh" # run_server: the workloads echo and http
+
+measure() {
+  local pass workload workers name
+  echo "program,workers,metric,unit,pass,value" >"$csv"
+  for ((pass = 1; pass <= passes; ++pass)); do
+    for workload in $workloads; do
+      for workers in $workers_wanted; do
+        for name in "${available[@]}"; do
+          offers "$name" "$workload" || continue
+          say "pass $pass of $passes: $workload, $workers worker(s), $name"
+          case "$workload" in
+            echo | http) [[ "$workers" != 1 ]] || run_server "$name" "$workload" "$pass" ;;
+            *) run_once "$name" "$workers" "$workload" "$pass" ;;
+          esac
+        done
+      done
+    done
+  done
+}
+
+# ---- the report ----------------------------------------------------------------------------------
+
+version_of() {
+  case "$1" in
+    weft) echo "weft $("$bin/weft" --version 2>/dev/null | cut -d' ' -f2)" ;;
+    go) go version | cut -d' ' -f3 ;;
+    tokio) compgen -G '/usr/share/cargo/registry/tokio-1*' | sed 's#.*/##' ;;
+    boost-fiber) dpkg-query -W -f 'Boost ${Version}' libboost-fiber1.81-dev 2>/dev/null ;;
+    tbb) dpkg-query -W -f 'TBB ${Version}' libtbb-dev 2>/dev/null ;;
+    st) dpkg-query -W -f 'State Threads ${Version}' libst-dev 2>/dev/null ;;
+    pth) dpkg-query -W -f 'Pth ${Version}' libpth-dev 2>/dev/null ;;
+    erlang) dpkg-query -W -f 'Erlang ${Version}' erlang-base 2>/dev/null ;;
+    nginx) nginx -v 2>&1 | cut -d: -f2 ;;
+  esac || true
+}
+
+header() {
+  local name versions=""
+  for name in "${available[@]}"; do versions+="$(version_of "$name" | xargs), "; done
+  echo "- machine: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) cores," \
+    "$(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), $(uname -sr)"
+  echo "- date: $(date -u +%F), $passes passes, cells are best / median"
+  echo "- versions: $(sed -e 's/\(, \)*$//' -e 's/\(, \)\1*/, /g' <<<"$versions"), $(g++ --version |
+    head -1)"
+  echo "- command: \`WORKLOADS=\"$workloads\" WORKERS=\"$workers_wanted\" bench/run.sh $1\`"
+}
+
+prepare_peers
+measure
+{
+  header "$1"
+  python3 "$here/report.py" "$csv" "${available[@]}"
+} >"$results/results.md"
+cat "$results/results.md"
+say "results: $results"
+! grep -q '^weft,.*,FAILED,' "$csv"

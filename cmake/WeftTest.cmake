@@ -1,0 +1,157 @@
+# weft_test, weft_model_test, weft_command_test, weft_test_program: how a test comes into the build.
+#
+# Labels say what a test is: unit (the default), model, sim, stress, arch, tidy, install. They also
+# say where it runs: `long` only in `make test-long`, `no-asan`, `no-tsan` and so on everywhere but
+# in the preset named.
+
+include(GoogleTest)
+
+set(WEFT_TEST_LABELS "" CACHE STRING "Build only tests with one of these labels (empty: all)")
+set(WEFT_TEST_TIME_SCALE 1 CACHE STRING "Factor on every test's time limit")
+set(WEFT_TEST_ENVIRONMENT "" CACHE STRING "NAME=value pairs for every test")
+set(WEFT_MODEL_BUDGET quick CACHE STRING "How far models are explored: quick or long")
+set_property(CACHE WEFT_MODEL_BUDGET PROPERTY STRINGS quick long)
+
+# Debian ships GoogleTest built for the host and as source; a cross build needs the source.
+if(CMAKE_CROSSCOMPILING)
+  set(INSTALL_GTEST OFF)
+  add_subdirectory(/usr/src/googletest ${PROJECT_BINARY_DIR}/googletest EXCLUDE_FROM_ALL SYSTEM)
+  foreach(library gtest gmock)
+    target_compile_options(${library} PRIVATE -w)
+  endforeach()
+else()
+  find_package(GTest REQUIRED)
+endif()
+
+# Sets `result` to whether this build wants a test with the given labels.
+function(weft_wants_labels result)
+  set(wanted TRUE)
+  if(WEFT_TEST_LABELS)
+    set(wanted FALSE)
+    foreach(label IN LISTS ARGN)
+      if(label IN_LIST WEFT_TEST_LABELS)
+        set(wanted TRUE)
+      endif()
+    endforeach()
+  endif()
+  set(${result} ${wanted} PARENT_SCOPE)
+endfunction()
+
+# Sets `environment` and `ctest_limit` for a test with the given limit in seconds (default: 60).
+macro(weft_test_limits)
+  set(limit 60)
+  if(${ARGC})
+    set(limit ${ARGV0})
+  endif()
+  # The watchdog in a test's main() comes first; ctest's own limit is for a test that stopped it.
+  math(EXPR ctest_limit "${limit} * ${WEFT_TEST_TIME_SCALE} + 30")
+  set(environment
+    WEFT_TEST_LIMIT=${limit}
+    WEFT_TEST_TIME_SCALE=${WEFT_TEST_TIME_SCALE}
+    WEFT_MODEL_BUDGET=${WEFT_MODEL_BUDGET}
+    ${WEFT_TEST_ENVIRONMENT})
+endmacro()
+
+# Registers each TEST of `target` with ctest as <target>.<suite>.<test>, in a process of its own.
+# Needs `arg_LABELS`, `arg_TIMEOUT`, `arg_ENVIRONMENT` and `arg_SERIAL` of the caller.
+function(weft_register_gtest target)
+  weft_test_limits(${arg_TIMEOUT})
+
+  gtest_discover_tests(${target}
+    TEST_PREFIX ${target}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
+
+  # gtest_discover_tests flattens properties that are lists, so they are set in a file of our own,
+  # which ctest reads after the one with the tests.
+  set(properties_file ${CMAKE_CURRENT_BINARY_DIR}/${target}_properties.cmake)
+  file(WRITE ${properties_file} "\
+if(${target}_TESTS)
+  set_tests_properties(\${${target}_TESTS} PROPERTIES
+    LABELS [==[${arg_LABELS}]==]
+    ENVIRONMENT [==[${environment};${arg_ENVIRONMENT}]==]
+    TIMEOUT ${ctest_limit}
+    RUN_SERIAL ${arg_SERIAL})
+endif()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${properties_file})
+endfunction()
+
+# weft_test_program(<name> SOURCES ... [LIBRARIES ...] [DEFINITIONS ...])
+# A program that tests start: built beside them, never run by ctest itself.
+function(weft_test_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;DEFINITIONS")
+  add_executable(${name} ${arg_SOURCES})
+  weft_compile_options(${name})
+  target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
+  target_link_libraries(${name} PRIVATE weft::weft ${arg_LIBRARIES})
+endfunction()
+
+# weft_test(<name> SOURCES ... [LABELS ...] [TIMEOUT seconds] [LIBRARIES ...] [DEFINITIONS ...]
+#           [ENVIRONMENT NAME=value ...] [SERIAL])
+# A GoogleTest program on the library. TIMEOUT is each TEST's limit; SERIAL keeps the machine free
+# of other tests meanwhile.
+function(weft_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg
+    "SERIAL" "TIMEOUT" "SOURCES;LABELS;LIBRARIES;DEFINITIONS;ENVIRONMENT")
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  weft_wants_labels(wanted ${arg_LABELS})
+  if(NOT wanted)
+    return()
+  endif()
+  weft_test_program(${name}
+    SOURCES ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/dump_on_timeout.cpp
+    LIBRARIES ${arg_LIBRARIES} weft_test_main
+    DEFINITIONS ${arg_DEFINITIONS})
+  weft_register_gtest(${name})
+endfunction()
+
+# weft_model_test(<name> SOURCES ... [PRODUCT ...] [MUTANT n] [LABELS ...] [TIMEOUT seconds] ...)
+# A GoogleTest program that explores product code. It does not link the library: the product's
+# headers, and the files of src/ named by PRODUCT, are compiled into it against the explorer's Sync.
+function(weft_model_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg
+    "SERIAL" "TIMEOUT;MUTANT" "SOURCES;PRODUCT;LABELS;LIBRARIES;DEFINITIONS;ENVIRONMENT")
+  list(PREPEND arg_LABELS model)
+  weft_wants_labels(wanted ${arg_LABELS})
+  if(NOT wanted)
+    return()
+  endif()
+  if(arg_MUTANT)
+    list(APPEND arg_DEFINITIONS WEFT_MUTANT=${arg_MUTANT})
+  endif()
+  list(TRANSFORM arg_PRODUCT PREPEND ${PROJECT_SOURCE_DIR}/src/)
+
+  add_executable(${name} ${arg_SOURCES} ${arg_PRODUCT})
+  weft_compile_options(${name})
+  target_compile_definitions(${name} PRIVATE WEFT_MODEL WEFT_SPEC_ASSERT=1 ${arg_DEFINITIONS})
+  target_compile_options(${name} PRIVATE -O2)  # millions of executions, in every preset
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)  # built often
+  target_include_directories(${name} PRIVATE
+    ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests/model)
+  if(TARGET weft_explorer)
+    target_link_libraries(${name} PRIVATE weft_explorer)
+  endif()
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} weft_test_main)
+  weft_register_gtest(${name})
+endfunction()
+
+# weft_command_test(<name> COMMAND ... [LABELS ...] [TIMEOUT seconds] [ENVIRONMENT ...] [SERIAL])
+# Any other command that fails by its exit code.
+function(weft_command_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "COMMAND;LABELS;ENVIRONMENT")
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  weft_wants_labels(wanted ${arg_LABELS})
+  if(NOT wanted)
+    return()
+  endif()
+  weft_test_limits(${arg_TIMEOUT})
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${arg_LABELS}"
+    ENVIRONMENT "${environment};${arg_ENVIRONMENT}"
+    TIMEOUT ${ctest_limit}
+    RUN_SERIAL ${arg_SERIAL})
+endfunction()

@@ -1,0 +1,117 @@
+// Intrusive lists: membership costs two words inside the element and never allocates.
+//
+// List<T> is a doubly linked FIFO with O(1) removal from the middle, for elements that may leave
+// early (waiters, scopes). Chain<T> is a singly linked FIFO through `T::link`, for elements that are
+// in at most one queue at a time (fibers on their way to run).
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+namespace weft {
+
+template <class T>
+class List;
+
+// Base of an element. An element is in at most one list, and knows whether it is.
+template <class T>
+class ListNode {
+ public:
+  ListNode() = default;
+  ListNode(const ListNode&) = delete;
+  ListNode& operator=(const ListNode&) = delete;
+  [[nodiscard]] bool is_linked() const noexcept { return linked_; }
+
+ protected:
+  ~ListNode() = default;
+
+ private:
+  friend class List<T>;
+  ListNode* before_ = nullptr;
+  ListNode* after_ = nullptr;
+  bool linked_ = false;
+};
+
+template <class T>
+class List {
+ public:
+  List() = default;
+  List(const List&) = delete;
+  List& operator=(const List&) = delete;
+
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+  [[nodiscard]] T* front() const noexcept { return static_cast<T*>(first_); }
+  [[nodiscard]] T* after(T& element) const noexcept {
+    return static_cast<T*>(static_cast<Node&>(element).after_);
+  }
+
+  void push_back(T& element) noexcept {
+    Node& node = element;
+    node.before_ = last_;
+    node.after_ = nullptr;
+    (last_ ? last_->after_ : first_) = &node;
+    last_ = &node;
+    node.linked_ = true;
+  }
+
+  // Idempotent: an element that is not linked is left alone.
+  void remove(T& element) noexcept {
+    Node& node = element;
+    if (!node.linked_) return;
+    (node.before_ ? node.before_->after_ : first_) = node.after_;
+    (node.after_ ? node.after_->before_ : last_) = node.before_;
+    node.before_ = node.after_ = nullptr;
+    node.linked_ = false;
+  }
+
+  T* pop_front() noexcept {
+    T* element = front();
+    if (element) remove(*element);
+    return element;
+  }
+
+ private:
+  using Node = ListNode<T>;
+  Node* first_ = nullptr;
+  Node* last_ = nullptr;
+};
+
+// FIFO through T::link. Movable, because batches are passed by value.
+template <class T>
+class Chain {
+ public:
+  Chain() = default;
+  explicit Chain(T& only) noexcept : first_(&only), last_(&only) { only.link = nullptr; }
+  Chain(const Chain&) = delete;
+  Chain& operator=(const Chain&) = delete;
+  Chain(Chain&& other) noexcept
+      : first_(std::exchange(other.first_, nullptr)), last_(std::exchange(other.last_, nullptr)) {}
+  Chain& operator=(Chain&& other) noexcept {
+    first_ = std::exchange(other.first_, nullptr);
+    last_ = std::exchange(other.last_, nullptr);
+    return *this;
+  }
+
+  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+
+  void push_back(T& element) noexcept {
+    element.link = nullptr;
+    (last_ ? last_->link : first_) = &element;
+    last_ = &element;
+  }
+
+  T* pop_front() noexcept {
+    T* element = first_;
+    if (!element) return nullptr;
+    first_ = element->link;
+    if (!first_) last_ = nullptr;
+    element->link = nullptr;
+    return element;
+  }
+
+ private:
+  T* first_ = nullptr;
+  T* last_ = nullptr;
+};
+
+}  // namespace weft

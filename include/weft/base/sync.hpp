@@ -1,0 +1,108 @@
+// Sync: the one place where weft touches shared memory.
+//
+// Protocol code never names std::atomic, a mutex or a futex; it names `Sync`, which is StdSync in
+// every product build. Model builds (WEFT_MODEL) swap in the explorer's Sync, and the very same
+// source is then run through every interleaving and every value the memory model allows.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <ctime>
+#include <utility>
+
+#if defined(WEFT_MODEL)
+#include "model_sync.hpp"  // tests/model: the explorer's twin of StdSync, member for member
+#else
+#include <weft/base/brief_lock.hpp>
+#endif
+
+namespace weft {
+
+#if !defined(WEFT_MODEL)
+
+struct StdSync {
+  template <class T>
+  using Atomic = std::atomic<T>;
+
+  // Plain data that a protocol hands from one thread to another. The explorer checks that every
+  // pair of accesses is ordered by happens-before; here it is the bare value.
+  template <class T>
+  class Var {
+   public:
+    Var() = default;
+    explicit Var(T value) noexcept : value_(std::move(value)) {}
+    [[nodiscard]] const T& read() const noexcept { return value_; }
+    void write(T value) noexcept { value_ = std::move(value); }
+
+   private:
+    T value_{};
+  };
+
+  // A short critical section that is never held across a park.
+  using Lock = BriefLock<StdSync>;
+
+  static void fence(std::memory_order order) noexcept { std::atomic_thread_fence(order); }
+
+  // One step of a busy wait. The explorer prunes executions here that make no progress.
+  static void spin() noexcept {
+#if defined(__x86_64__)
+    asm volatile("pause" ::: "memory");
+#elif defined(__aarch64__)
+    asm volatile("isb" ::: "memory");
+#endif
+  }
+
+  // Kernel sleep: returns at once if `word` does not hold `seen`, else sleeps until wake() or,
+  // when `timeout` is given, until it has elapsed. May return spuriously. Only the low 32 bits of a
+  // 64-bit word are compared by the kernel, so the caller loops.
+  static void sleep(const Atomic<std::uint32_t>& word, std::uint32_t seen,
+                    const std::timespec* timeout = nullptr) noexcept {
+    futex_sleep(&word, seen, timeout);
+  }
+  static void sleep(const Atomic<std::uint64_t>& word, std::uint64_t seen,
+                    const std::timespec* timeout = nullptr) noexcept {
+    futex_sleep(&word, static_cast<std::uint32_t>(seen), timeout);
+  }
+  template <class T>
+  static void wake(const Atomic<T>& word, unsigned sleepers) noexcept {
+    futex_wake(&word, sleepers);
+  }
+
+ private:
+  static void futex_sleep(const void* low_half, std::uint32_t seen,
+                          const std::timespec* timeout) noexcept;
+  static void futex_wake(const void* low_half, unsigned sleepers) noexcept;
+};
+
+using Sync = StdSync;
+
+static_assert(sizeof(StdSync::Atomic<std::uint64_t>) == sizeof(std::uint64_t));
+static_assert(sizeof(StdSync::Var<void*>) == sizeof(void*));
+static_assert(sizeof(StdSync::Lock) == sizeof(std::uint32_t));
+
+#else
+
+using Sync = model::ModelSync;
+
+#endif
+
+// The names protocol code uses.
+template <class T>
+using Atomic = Sync::Atomic<T>;
+template <class T>
+using Var = Sync::Var<T>;
+using Lock = Sync::Lock;
+
+// Holds a Lock for a scope; std::lock_guard without <mutex>.
+class [[nodiscard]] Locked {
+ public:
+  explicit Locked(Lock& lock) noexcept : lock_(lock) { lock_.lock(); }
+  ~Locked() { lock_.unlock(); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  Lock& lock_;
+};
+
+}  // namespace weft

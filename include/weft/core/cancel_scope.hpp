@@ -1,0 +1,147 @@
+// CancelScope: a node of the tree that mirrors lexical nesting.
+//
+// Invariant: when cancel() returns, every fiber that waits below, with no shield between, has been
+//            woken or nudged, and every later wait there finds the flag.
+// Race:      a fiber parks in a scope while an ancestor is being cancelled. It makes itself findable
+//            first (each scope attached to its parent, top down; then itself enrolled in its scope)
+//            and reads the flags after. The canceller sets the flag first and sweeps top down
+//            after. The locks they both take order the two, at whichever level they meet.
+// Rejected:  linking every scope when it is entered (fork-join makes a scope per call, and most
+//            never see a park: a fiber enrols at its first park, and only then do its scopes);
+//            copying the flag downward (needs the links).
+#pragma once
+
+#include <weft/base/intrusive_list.hpp>
+#include <weft/base/sync.hpp>
+#include <weft/core/fiber.hpp>
+#include <weft/core/time.hpp>
+
+#include <exception>
+
+namespace weft {
+
+// Unwinds a fiber that is no longer wanted. Not a std::exception, so handlers for program errors
+// pass it by; swallowed by `catch (...)`, it is raised again at the next wait until its scope ends.
+class Cancelled {
+ private:
+  friend void attend(Fiber& self);
+  Cancelled() = default;
+};
+
+enum class Shield : bool { absent, present };
+
+class CancelScope : public ListNode<CancelScope> {
+ public:
+  explicit CancelScope(CancelScope* parent, Shield shield = Shield::absent) noexcept
+      : parent_(parent), shield_(shield) {
+    if (parent_ && shield_ == Shield::absent) deadline_ = parent_->deadline_;
+  }
+  CancelScope(const CancelScope&) = delete;
+  CancelScope& operator=(const CancelScope&) = delete;
+  ~CancelScope() { detach(); }  // whoever dies has left the tree
+
+  // Asks every fiber below to stop. From any thread; idempotent. The caller keeps *this alive.
+  // Takes constant stack, however deep the tree.
+  void cancel() noexcept;
+
+  // Whether fibers in this scope are to stop: its own flag, or that of an ancestor no shield hides.
+  [[nodiscard]] bool cancelled() const noexcept;
+
+  // The same, for a fiber about to run its first instruction: remembers the answer until somebody,
+  // anywhere, cancels anything, so that a million spawns do not climb the tree a million times.
+  [[nodiscard]] bool cancelled_before_start() noexcept {
+    // acquire: pairs with cancel(); who sees the new epoch sees the flag.
+    const std::uint32_t now = epoch.load(std::memory_order_acquire);
+    return now != clear_at_.load(std::memory_order_relaxed) && look_again(now);
+  }
+
+  [[nodiscard]] CancelScope* parent() const noexcept { return parent_; }
+  [[nodiscard]] Shield shield() const noexcept { return shield_; }
+  // The earliest of this scope's and, unless shielded, its ancestors'.
+  [[nodiscard]] Instant deadline() const noexcept { return deadline_; }
+  void set_deadline(Instant when) noexcept;
+
+  // ── for wait() and whoever enters and leaves scopes ─────────────────────────────────────────
+
+  // `strand` will be found by cancel() from now on. False, and not enrolled: cancelled already.
+  [[nodiscard]] bool enrol(Strand& strand) noexcept;
+  // Afterwards no canceller knows `strand` by this scope. Idempotent.
+  static void withdraw(Strand& strand) noexcept {
+    if (strand.enrolled) [[unlikely]] strand.enrolled->remove(strand);
+  }
+  // Afterwards no canceller knows this scope by its parent. Idempotent.
+  void detach() noexcept {
+    // acquire: pairs with attach(), which another fiber of this scope may have done.
+    if (attached_.load(std::memory_order_acquire)) [[unlikely]] leave_parent();
+  }
+
+ private:
+  void sweep(FiberList& woken) noexcept;
+  void wake_strands(FiberList& woken) noexcept;
+  void attach() noexcept;
+  void leave_parent() noexcept;
+  void remove(Strand& strand) noexcept;
+  bool look_again(std::uint32_t now) noexcept;
+
+  // Counts cancellations in the whole process. Read at every first run, written only by cancel().
+  static constinit inline Atomic<std::uint32_t> epoch{0};
+
+  CancelScope* const parent_;
+  const Shield shield_;
+  Instant deadline_ = Instant::max();
+  Atomic<bool> cancelled_{false};
+  Atomic<std::uint32_t> clear_at_{0};  // the epoch at which we were last found not cancelled
+  Atomic<bool> attached_{false};       // in parent_'s children_; written under the parent's lock
+
+  Lock lock_;  // protects the two lists
+  List<Strand> strands_;
+  List<CancelScope> children_;
+};
+
+// The scope fibers are spawned in. Told once about each of them, after its closure is destroyed.
+class Home : public CancelScope {
+ public:
+  using CancelScope::CancelScope;
+
+  // A child's closure threw something other than Cancelled.
+  virtual void child_failed(Fiber& child, std::exception_ptr error) noexcept = 0;
+  // A child was unwound by cancellation, or dropped before it ran.
+  virtual void child_cancelled() noexcept = 0;
+  // The last thing a fiber does for its home. *this may be gone when it returns.
+  virtual void children_ended(std::size_t count) noexcept = 0;
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
+  // The fiber whose block this is; null: the engine's root.
+  [[nodiscard]] virtual const Fiber* owner() const noexcept = 0;
+  [[nodiscard]] virtual NurseryState state() const noexcept = 0;
+
+ protected:
+  ~Home() = default;
+};
+
+// Runs the calling fiber inside `scope` until destroyed. Scopes nest like the blocks they mirror.
+class [[nodiscard]] Entered {
+ public:
+  Entered(Fiber& self, CancelScope& scope) noexcept : self_(self), outer_(self.scope) {
+    move_to(&scope);
+  }
+  ~Entered() {
+    CancelScope::withdraw(*self_.strand);
+    move_to(outer_);
+  }
+  Entered(const Entered&) = delete;
+  Entered& operator=(const Entered&) = delete;
+
+ private:
+  void move_to(CancelScope* scope) noexcept {
+    self_.scope = scope;
+    // A fiber that never looked at a scope still has the bit, and pays nothing here. relaxed: only
+    // we read it; a read-modify-write, because a canceller may set its own bit beside it.
+    if (!(self_.attention.load(std::memory_order_relaxed) & kAttendToEnrol))
+      self_.attention.fetch_or(kAttendToEnrol, std::memory_order_relaxed);
+  }
+
+  Fiber& self_;
+  CancelScope* const outer_;
+};
+
+}  // namespace weft

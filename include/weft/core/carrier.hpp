@@ -1,0 +1,30 @@
+// Carrier: an OS thread as fibers see it. Workers are carriers; so is any thread that waits.
+#pragma once
+
+#include <weft/arch/exceptions.hpp>
+#include <weft/arch/thread_slot.hpp>
+#include <weft/core/fiber.hpp>
+#include <weft/core/frame_pool.hpp>
+#include <weft/core/io.hpp>
+
+namespace weft {
+
+struct Carrier {
+  Fiber* current = nullptr;                    // who runs on this thread now
+  arch::ExceptionState* exceptions = nullptr;  // this thread's; the address never changes
+  FrameCache frames;
+
+  // The calling thread's. A thread that never met weft becomes a carrier here.
+  [[gnu::always_inline]] static Carrier& here() noexcept {
+    void* const slot = arch::thread_slot();
+    if (slot == nullptr) [[unlikely]] return enlist_thread();
+    return *static_cast<Carrier*>(slot);
+  }
+
+ private:
+  [[gnu::cold, gnu::noinline]] static Carrier& enlist_thread() noexcept;
+};
+
+inline Fiber& Fiber::current() noexcept { return *Carrier::here().current; }
+
+}  // namespace weft

@@ -1,0 +1,247 @@
+// ControlWord: the one atomic of a fiber.
+//
+//  63                                16 15         5   4   3        0
+// ┌───────────────────────────────────┬───────────┬─────┬──────────┐
+// │  ticket: counts this frame's waits│  verdict  │nudge│  state   │
+// └───────────────────────────────────┴───────────┴─────┴──────────┘
+//
+// Invariant: a wait is ended by exactly one verdict, and the fiber enters a run queue exactly once
+//            for it (F4).
+// Race:      a waker finds the fiber between "I shall park" and "my stack is quiet". It latches its
+//            verdict in the word; the parker's commit, on the far side of the switch, finds it there
+//            and enqueues the fiber itself. So a PARKING stack is never claimed, and no wake is lost.
+// Rejected:  a latch beside the state (two words need seq_cst and were still wrong in six ways, see
+//            docs/protocol.md); a ticket beside the state (a stale timer cancels the next wait).
+//
+// Every write is a read-modify-write, because a canceller may set the nudge at any moment. RUNNING,
+// WAKING and a yield's RUNNABLE are logical: written only when WEFT_SPEC_ASSERT checks the edges.
+#pragma once
+
+#include <weft/base/mutant.hpp>
+#include <weft/base/sync.hpp>
+#include <weft/core/spec.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace weft {
+
+// Names one wait of one frame. A recycled frame keeps counting, so an old ticket never fits again.
+enum class Ticket : std::uint64_t {};
+
+// How a wait ended: nobody yet, arm i won, or one of the reasons that are not an arm.
+class Verdict {
+ public:
+  static constexpr std::size_t kArmsMax = 1024;
+
+  static constexpr Verdict none() noexcept { return Verdict{0}; }
+  static constexpr Verdict arm(std::size_t i) noexcept {
+    return Verdict{static_cast<std::uint16_t>(i + 1)};
+  }
+  static constexpr Verdict cancelled() noexcept { return Verdict{2047}; }
+  static constexpr Verdict deadlock() noexcept { return Verdict{2046}; }
+
+  [[nodiscard]] constexpr bool is_arm() const noexcept { return code_ - 1U < kArmsMax; }
+  [[nodiscard]] constexpr std::size_t arm() const noexcept { return code_ - 1U; }
+  friend constexpr bool operator==(Verdict, Verdict) = default;
+
+ private:
+  friend class ControlWord;
+  explicit constexpr Verdict(std::uint16_t code) noexcept : code_(code) {}
+  std::uint16_t code_;
+};
+
+// What a claimer must do next. lost: nothing, another verdict stands. latched: nothing, the parker
+// enqueues. owned: the fiber is ours, enqueue it exactly once.
+enum class [[nodiscard]] Claim { lost, latched, owned };
+
+// Whether begin_park() stops for a pending nudge. A shielded wait passes it by.
+enum class Nudges : bool { heed, pass };
+
+class ControlWord {
+ public:
+  // ── the fiber itself ────────────────────────────────────────────────────────────────────────
+
+  // RUNNING -> PARKING under a fresh ticket. Empty: somebody asked us to look at our scope first.
+  std::optional<Ticket> begin_park(Nudges nudges) noexcept {
+    std::uint64_t seen = bits_.load(std::memory_order_relaxed);
+    for (;;) {
+      Word next = Word::unpack(seen);
+      if (next.nudge && nudges == Nudges::heed && !mutant::kParkIgnoresNudge) return std::nullopt;
+      check_edge(next.state, FiberState::parking, Actor::fiber);
+      if constexpr (!mutant::kTicketNotBumped) ++next.ticket;
+      next.verdict = Verdict::none();
+      next.state = FiberState::parking;
+      // acquire: pairs with nudge(); if we see the nudge we also see the cancelled scope.
+      if (bits_.compare_exchange_weak(seen, next.pack(), std::memory_order_acq_rel,
+                                      std::memory_order_relaxed))
+        return Ticket{next.ticket & kTicketMask};
+    }
+  }
+
+  // PARKING -> RUNNING without having left the stack. A verdict latched meanwhile stands.
+  Verdict abort_park() noexcept {
+    check_edge(snapshot().state, FiberState::running, Actor::fiber);
+    // acquire: pairs with a latching claim(); we see the data its claimer moved.
+    return Word::unpack(move_state(FiberState::parking, FiberState::running)).verdict;
+  }
+
+  // The verdict that ended the last wait. acquire: pairs with claim().
+  [[nodiscard]] Verdict verdict() const noexcept {
+    return Word::unpack(bits_.load(std::memory_order_acquire)).verdict;
+  }
+
+  // Takes back the nudge. A read-modify-write, and before the scopes are read: a canceller that
+  // comes later sets it again.
+  void clear_nudge() noexcept { bits_.fetch_and(~kNudge, std::memory_order_acq_rel); }
+
+  // ── the worker, on the far side of the switch ───────────────────────────────────────────────
+
+  // PARKING -> PARKED. False: a verdict is latched, the fiber is RUNNABLE, and the caller enqueues.
+  [[nodiscard]] bool commit_park() noexcept {
+    std::uint64_t seen = bits_.load(std::memory_order_relaxed);
+    while (Word::unpack(seen).verdict == Verdict::none()) {
+      check_edge(Word::unpack(seen).state, FiberState::parked, Actor::worker);
+      // release: pairs with claim(); who owns the fiber finds its stack written back.
+      if (bits_.compare_exchange_weak(seen, seen ^ kParkingToParked, std::memory_order_acq_rel,
+                                      std::memory_order_relaxed))
+        return true;
+    }
+    if constexpr (spec::kSpecAssert) {
+      for (const FiberState step : {FiberState::parked, FiberState::waking, FiberState::runnable})
+        mark(step, Actor::worker);
+    } else {
+      // acquire: pairs with the claim that latched; release: we enqueue what the fiber left.
+      move_state(FiberState::parking, FiberState::runnable);
+    }
+    return false;
+  }
+
+  // ── anybody ─────────────────────────────────────────────────────────────────────────────────
+
+  // The whole wake protocol in one compare-exchange: the right ticket, no earlier winner, and then
+  // either the parked stack is ours or our verdict waits for a parker that is still switching away.
+  Claim claim(Ticket ticket, Verdict verdict) noexcept {
+    std::uint64_t seen = bits_.load(std::memory_order_relaxed);
+    if (mutant::kTicketCheckedApart && Word::unpack(seen).ticket != raw(ticket)) return Claim::lost;
+    for (;;) {
+      const Word now = Word::unpack(seen);
+      if (now.ticket != raw(ticket) && !mutant::kTicketCheckedApart) return Claim::lost;
+      if (now.verdict != Verdict::none() && !mutant::kClaimIgnoresVerdict) return Claim::lost;
+      if (!spec::can_be_claimed(now.state) && now.state != FiberState::parking) return Claim::lost;
+      if (const Claim won = try_claim(seen, now, verdict, Actor::waker); won != Claim::lost) return won;
+    }
+  }
+
+  // Cancellation: ends the current wait, whichever it is, or leaves a nudge. The caller knows (by
+  // the scope's lock) that the wait belongs to a scope being cancelled.
+  Claim cancel() noexcept {
+    std::uint64_t seen = bits_.load(std::memory_order_relaxed);
+    for (;;) {
+      const Word now = Word::unpack(seen);
+      const bool waits = now.verdict == Verdict::none() &&
+                         (now.state == FiberState::parking || now.state == FiberState::parked);
+      if (waits) {
+        const Claim won = try_claim(seen, now, Verdict::cancelled(), Actor::canceller);
+        if (won != Claim::lost) return won;
+        continue;
+      }
+      if (mutant::kNudgeSkipsRmw && now.nudge) return Claim::lost;
+      // Also when the bit is set already: the read-modify-write is what carries our writes to the
+      // fiber's next begin_park() or clear_nudge().
+      if (bits_.compare_exchange_weak(seen, seen | kNudge, std::memory_order_acq_rel,
+                                      std::memory_order_relaxed))
+        return Claim::lost;
+    }
+  }
+
+  // ── logical steps, for the checks only ──────────────────────────────────────────────────────
+
+  void mark_runnable(Actor actor) noexcept { mark(FiberState::runnable, actor); }
+  void mark_running() noexcept { mark(FiberState::running, Actor::worker); }
+  void mark_ended(FiberState end, Actor actor) noexcept { mark(end, actor); }
+  // A frame begins a new life. Its ticket goes on counting (S0 §8).
+  void mark_reborn() noexcept {
+    if constexpr (mutant::kRecycledTicketRestarts) bits_.store(0, std::memory_order_relaxed);
+    if constexpr (spec::kSpecAssert) force_state(FiberState::init);
+  }
+
+  [[nodiscard]] FiberState state() const noexcept { return snapshot().state; }
+  [[nodiscard]] bool nudged() const noexcept { return snapshot().nudge; }
+  [[nodiscard]] Ticket ticket() const noexcept { return Ticket{snapshot().ticket}; }
+
+  // The raw word, for a thread that sleeps on it until it changes.
+  [[nodiscard]] const Atomic<std::uint64_t>& bits() const noexcept { return bits_; }
+
+ private:
+  static constexpr std::uint64_t kNudge = 1U << 4;
+  static constexpr std::uint64_t kTicketMask = (std::uint64_t{1} << 48) - 1;
+  static constexpr std::uint64_t kParkingToParked =
+      static_cast<std::uint64_t>(FiberState::parking) ^ static_cast<std::uint64_t>(FiberState::parked);
+
+  struct Word {
+    std::uint64_t ticket;
+    Verdict verdict;
+    bool nudge;
+    FiberState state;
+
+    static constexpr Word unpack(std::uint64_t bits) noexcept {
+      return {bits >> 16, Verdict{static_cast<std::uint16_t>((bits >> 5) & 0x7ff)},
+              (bits & kNudge) != 0, static_cast<FiberState>(bits & 0xf)};
+    }
+    [[nodiscard]] constexpr std::uint64_t pack() const noexcept {
+      return ticket << 16 | static_cast<std::uint64_t>(verdict.code_) << 5 |
+             (nudge ? kNudge : 0) | static_cast<std::uint64_t>(state);
+    }
+  };
+
+  static constexpr std::uint64_t raw(Ticket t) noexcept { return static_cast<std::uint64_t>(t); }
+  [[nodiscard]] Word snapshot() const noexcept {
+    return Word::unpack(bits_.load(std::memory_order_relaxed));
+  }
+
+  // One attempt. Lost means "look again": `seen` has been refreshed.
+  Claim try_claim(std::uint64_t& seen, Word now, Verdict verdict, Actor actor) noexcept {
+    const bool parked = now.state == FiberState::parked;
+    Word next{now.ticket, verdict, now.nudge, now.state};
+    // WAKING is fused away unless the checks want to see it.
+    if (parked) next.state = spec::kSpecAssert ? FiberState::waking : FiberState::runnable;
+    if (parked) check_edge(FiberState::parked, FiberState::waking, actor);
+    if (mutant::kLatchByPlainStore && !parked) {
+      bits_.store(next.pack(), std::memory_order_release);
+      return Claim::latched;
+    }
+    // release: pairs with verdict() and abort_park(). acquire: pairs with commit_park().
+    if (!bits_.compare_exchange_weak(seen, next.pack(), std::memory_order_acq_rel,
+                                     std::memory_order_relaxed))
+      return Claim::lost;
+    if (parked) mark(FiberState::runnable, actor);
+    return parked ? Claim::owned : Claim::latched;
+  }
+
+  // The states differ in bits that nobody else touches now, so an exclusive-or keeps the nudge.
+  std::uint64_t move_state(FiberState from, FiberState to) noexcept {
+    const auto change = static_cast<std::uint64_t>(from) ^ static_cast<std::uint64_t>(to);
+    return bits_.fetch_xor(change, std::memory_order_acq_rel);
+  }
+
+  static void check_edge(FiberState from, FiberState to, Actor actor) noexcept {
+    // In release the physical state may lag behind the logical one; only checked builds keep both.
+    if constexpr (spec::kSpecAssert) spec::check_edge(from, to, actor);
+  }
+
+  void force_state(FiberState to) noexcept {
+    move_state(snapshot().state, to);
+  }
+  void mark(FiberState to, Actor actor) noexcept {
+    if constexpr (spec::kSpecAssert) {
+      check_edge(snapshot().state, to, actor);
+      force_state(to);
+    }
+  }
+
+  Atomic<std::uint64_t> bits_{0};
+};
+
+}  // namespace weft

@@ -1,0 +1,107 @@
+// Fiber: a resumable closure, and everything that is remembered about it.
+//
+// A frame is 128 bytes and pooled for the life of the process. A fiber has no stack until its first
+// instruction: a queued one is just its frame. What only a started fiber needs is in its Strand, on
+// top of its stack, in a page that its own code touches anyway.
+#pragma once
+
+#include <weft/arch/context.hpp>
+#include <weft/arch/exceptions.hpp>
+#include <weft/arch/sanitizer.hpp>
+#include <weft/base/inspected.hpp>
+#include <weft/base/intrusive_list.hpp>
+#include <weft/base/sync.hpp>
+#include <weft/core/control_word.hpp>
+#include <weft/core/name.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace weft::arch {
+struct Stack;
+}
+
+namespace weft {
+
+class CancelScope;
+class Fiber;
+class Home;
+class Io;
+class Waitable;
+
+using FiberId = std::uint64_t;
+using FiberList = Chain<Fiber>;  // through Fiber::link
+
+// How to run, or throw away unrun, the closure in a frame. Both destroy it.
+struct Closure {
+  FiberState (*run)(Fiber&) noexcept;  // done or cancelled
+  void (*drop)(Fiber&) noexcept;
+};
+
+// The memory a strand stands on. A child joined in place stands on its parent's.
+struct Ground {
+  arch::Stack* stack = nullptr;       // null: an OS thread's own
+  const std::byte* in_place_floor = nullptr;  // below it, no child is run in place any more
+  [[no_unique_address]] arch::StackShadow shadow;
+};
+
+// A started fiber's private things. Lives on the stack the fiber runs on.
+struct Strand : ListNode<Strand> {  // linked in the scope it is enrolled in
+  Strand(Fiber& fiber_in, Ground& ground_in) noexcept;
+
+  Fiber& fiber;
+  Ground& ground;
+  CancelScope* const home;                 // the scope it was spawned in; null: an OS thread's own
+  CancelScope* enrolled = nullptr;         // written by the fiber alone, under the scope's lock
+  arch::ExceptionState exceptions;         // while it does not run
+  std::span<Waitable* const> waiting_for;  // while it waits: what to print
+  Fiber* beneath = nullptr;                // in place: the joining fiber it was called by
+};
+
+// One load of this word opens every public operation.
+enum Attention : std::uint32_t {
+  kAttendScope = 1,    // a cancellation may concern us
+  kAttendToEnrol = 2,  // our scope does not know us yet: only a fiber that looks at it pays for that
+};
+
+class alignas(64) Fiber {
+ public:
+  // ── first line: what a switch touches ───────────────────────────────────────────────────────
+  arch::Context context;
+  ControlWord word;
+  Fiber* link = nullptr;            // run queue, FiberList or free list: in one of them at most
+  Inspected<Io*> io;                // inherited at spawn, never changes; null: a free frame
+  Strand* strand = nullptr;         // null: not started
+  Atomic<std::uint32_t> attention{kAttendToEnrol};
+  bool exceptions_saved = false;    // strand->exceptions is to be restored when it runs
+  bool name_owned = false;
+  std::uint8_t size_class = 0;      // of the frame, see FramePool
+  Var<std::uint8_t> on_stack;       // model builds race-check it as "this stack is in use" (F1)
+  // ── second line: how it began ───────────────────────────────────────────────────────────────
+  const Closure* closure = nullptr;
+  CancelScope* scope = nullptr;     // innermost; an unborn fiber's is the one it was spawned in
+  FiberId id = 0;
+  const char* name_text = nullptr;
+  std::byte room[32];               // the closure; larger size classes go on behind it
+
+  // Where the closure is. Not the array itself: in larger frames there is more behind it.
+  [[nodiscard]] void* room_at() noexcept {
+    void* at = room;
+    asm("" : "+r"(at));  // the compiler need not know
+    return at;
+  }
+
+  static Fiber& current() noexcept;  // the running fiber; a plain thread's own if it is none
+
+  [[nodiscard]] std::string_view name() const noexcept { return name_text ? name_text : ""; }
+  void set_name(Name name) noexcept;
+  [[nodiscard]] bool is_thread() const noexcept { return strand && !strand->ground.stack; }
+};
+
+inline Strand::Strand(Fiber& fiber_in, Ground& ground_in) noexcept
+    : fiber(fiber_in), ground(ground_in), home(fiber_in.scope) {}
+
+
+}  // namespace weft

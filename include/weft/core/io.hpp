@@ -1,0 +1,68 @@
+// Io: what a fiber may ask of the world. The only seam between programs and engines.
+//
+// Everything above (nurseries, channels, sockets) speaks to this class, everything below (FiberIo,
+// SimIo, BlockingIo) implements it. The seam chooses, the caller switches: a virtual call that
+// contains the switch would make every return after it mispredicted.
+#pragma once
+
+#include <weft/core/fiber.hpp>
+#include <weft/core/time.hpp>
+
+#include <cstdint>
+
+namespace weft {
+
+class Timer;
+
+// Why a fiber leaves its stack, and so what is done for it on the far side of the switch.
+enum class Departure : std::uintptr_t {
+  none,    // the worker's own stack: nothing
+  park,    // commit_park; a verdict already latched: resume()
+  yield,   // departed(): back to a run queue, now that its stack is quiet
+  finish,  // departed(): stack and frame go back to their pools
+};
+
+class Io {
+ public:
+  Io(const Io&) = delete;
+  Io& operator=(const Io&) = delete;
+
+  // A new RUNNABLE fiber, its closure already in its frame. Takes its id from the engine. Throws,
+  // leaving the frame to the caller, when the engine is out of room for it.
+  virtual void start(Fiber& fiber) = 0;
+
+  // Who runs next while `self` is away. Never null: the engine's own loop is a fiber too. Returns
+  // `self` when there is no need to leave (nobody else to yield to, a verdict latched already).
+  virtual Fiber& successor(Fiber& self, Departure how) noexcept = 0;
+
+  // Called on the far side for a fiber that yielded or finished.
+  virtual void departed(Fiber& fiber, Departure how) noexcept = 0;
+
+  // RUNNABLE fibers, whose claims we own, enter exactly one run queue each. From any thread.
+  virtual void resume(FiberList fibers) noexcept = 0;
+
+  // The newest fiber of the calling worker, if it is unborn and was spawned in `home`: the caller,
+  // which waits for home's fibers to end, runs it in place. Null: wait like everybody else.
+  virtual Fiber* adopt(CancelScope& home) noexcept {
+    static_cast<void>(home);
+    return nullptr;
+  }
+
+  [[nodiscard]] virtual Instant now() const noexcept = 0;  // never a cancel point
+  virtual void arm(Timer& timer) noexcept = 0;             // by a fiber of this engine
+  virtual void disarm(Timer& timer) noexcept = 0;          // by the fiber that armed it; idempotent
+
+  [[nodiscard]] virtual std::string_view kind() const noexcept = 0;  // "FiberIo", for messages
+
+  // A wait ended with the verdict `deadlock`: throws what the engine has to say about it.
+  [[noreturn]] virtual void raise_deadlock() const;
+
+ protected:
+  Io() = default;
+  ~Io() = default;
+};
+
+// The running fiber's engine. Throws std::logic_error on a thread that is not inside one.
+Io& io();
+
+}  // namespace weft

@@ -1,0 +1,102 @@
+// Waitable: one thing waited for, once, on the waiter's stack.
+//
+// Everything that can block derives from this class and answers three verbs. An operation cannot be
+// copied or moved: while it is published, its address is in somebody's list.
+#pragma once
+
+#include <weft/base/intrusive_list.hpp>
+#include <weft/core/fiber.hpp>
+#include <weft/core/spec.hpp>
+
+#include <cstddef>
+#include <string_view>
+
+namespace weft {
+
+// What a waiting fiber waits for, for dumps and deadlock reports. Views into static or owned text.
+struct WaitReason {
+  std::string_view verb;       // "event wait", "nursery join": a literal
+  std::string_view name{};     // the object's own name, may be empty
+  const void* object = nullptr;
+  bool is_join = false;        // ends when fibers do, and those have reasons of their own
+};
+
+class Waitable : public ListNode<Waitable> {
+ public:
+  // Finishes now, without parking. The only verb that may throw; if it does, nothing has happened.
+  virtual bool try_complete() = 0;
+  // Becomes findable by wakers. False: it turned ready instead, and is not published.
+  virtual bool publish() noexcept = 0;
+  // Afterwards no waker can find *this. Idempotent, never sleeps.
+  virtual void unpublish() noexcept = 0;
+  // Kernel-owned operations only: waits, shielded, for the last word. True: it had completed.
+  virtual bool settle() noexcept { return false; }
+
+  [[nodiscard]] virtual WaitReason reason() const noexcept = 0;
+
+  // Called by a waker that found *this, under the lock of the object waited for: ends the wait in
+  // favour of this arm. Data moves under that same lock, before it is released.
+  Claim claim() noexcept {
+    return fiber_.read()->word.claim(ticket_.read(), Verdict::arm(arm_.read()));
+  }
+  // The waiting fiber; to be read before the claim's lock is released, since *this may die then.
+  [[nodiscard]] Fiber& fiber() const noexcept { return *fiber_.read(); }
+
+ protected:
+  Waitable() = default;
+  ~Waitable() {
+    // When its wait has returned, nobody can find an operation any more.
+#if defined(WEFT_MODEL)
+    model::check(!is_linked(), "an operation was destroyed while published");
+#else
+    spec::check(spec::Rule::f3_only_parked_is_woken, [&] { return !is_linked(); });
+#endif
+  }
+
+ private:
+  friend class Published;
+
+  // Written by the fiber before publish(), read by wakers under the object's lock.
+  Var<Fiber*> fiber_{nullptr};
+  Var<Ticket> ticket_{Ticket{}};
+  Var<std::size_t> arm_{0};
+};
+
+// The waiters of one object, first come first served. Every member is called under its lock.
+class WaitList {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return waiters_.empty(); }
+  void link(Waitable& waiter) noexcept { waiters_.push_back(waiter); }
+  void unlink(Waitable& waiter) noexcept { waiters_.remove(waiter); }
+
+  // Ends the wait of the first waiter that nobody else has ended. Fibers to be resumed once the
+  // lock is released are appended to `woken`. False: no such waiter.
+  bool wake_one(FiberList& woken) noexcept {
+    while (Waitable* waiter = waiters_.pop_front())
+      if (end(*waiter, woken)) return true;
+    return false;
+  }
+  void wake_all(FiberList& woken) noexcept {
+    while (Waitable* waiter = waiters_.pop_front()) {
+      static_cast<void>(end(*waiter, woken));
+      if (mutant::kEventWakesFirstOnly) return;
+    }
+  }
+
+ private:
+  static bool end(Waitable& waiter, FiberList& woken) noexcept {
+    Fiber& fiber = waiter.fiber();
+    if constexpr (mutant::kThreadWokenWithoutWord) Sync::wake(fiber.word.bits(), 1);
+    const Claim claim = waiter.claim();
+    if (claim == Claim::owned || (mutant::kEventEnqueuesParking && claim == Claim::latched))
+      woken.push_back(fiber);
+    return claim != Claim::lost;
+  }
+
+  List<Waitable> waiters_;
+};
+
+// Hands RUNNABLE fibers to their engines, in order. After the locks are released.
+void resume_all(FiberList fibers) noexcept;
+
+}  // namespace weft

@@ -1,0 +1,146 @@
+// Engines: what runs fibers. FiberIo is the real one; see <weft/sim.hpp> for the simulator.
+#pragma once
+
+#include <weft/core/closure.hpp>
+#include <weft/core/error.hpp>
+#include <weft/core/io.hpp>
+
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+namespace weft {
+
+namespace engine {
+class Worker;
+class Host;
+}  // namespace engine
+
+// What to do when nothing can run any more and nobody seems left to change that.
+enum class OnDeadlock {
+  automatic,  // raise when this is the only thread of the process, else keep waiting
+  report,     // print the report on standard error once, and keep waiting
+  raise,      // every waiting fiber's wait throws Deadlock
+};
+
+struct Options {
+  unsigned workers = 0;                     // 0: one per usable core; at present there is one
+  std::size_t stack_bytes = 256 * 1024;     // per fiber, virtual; only touched pages cost memory
+  OnDeadlock on_deadlock = OnDeadlock::automatic;
+};
+
+// Thrown by run() when its function was unwound by cancellation, so that there is no value.
+class RunCancelled : public std::exception {
+ public:
+  [[nodiscard]] const char* what() const noexcept override {
+    return "weft: the root function was cancelled before it returned a value";
+  }
+};
+
+// The part of an engine that programs see: run() a function as the root of a tree of fibers.
+class Engine : public Io, public ListNode<Engine> {
+ public:
+  // Runs `f` as the root fiber, on the calling thread, until it and every fiber below it has ended.
+  // Returns f's value; an exception that leaves f leaves run(). Throws std::logic_error if the
+  // engine is running already. May be called again and again.
+  template <std::invocable F>
+  std::invoke_result_t<F> run(F&& f) {
+    using R = std::invoke_result_t<F>;
+    static_assert(!std::is_reference_v<R>, "run() returns by value; return a pointer instead");
+    struct Call {
+      F&& f;
+      std::optional<std::conditional_t<std::is_void_v<R>, bool, R>> result;
+    } call{std::forward<F>(f), std::nullopt};
+    run_root(Body{[](void* at) {
+                    Call& to = *static_cast<Call*>(at);
+                    if constexpr (std::is_void_v<R>) std::invoke(std::forward<F>(to.f));
+                    else to.result.emplace(std::invoke(std::forward<F>(to.f)));
+                  },
+                  &call});
+    if constexpr (!std::is_void_v<R>) {
+      if (!call.result) throw RunCancelled{};
+      return std::move(*call.result);
+    }
+  }
+
+  // Calls `look(running fiber or null, at)` while no fiber of this engine makes a step. False, and
+  // not called: the engine's thread did not get round to it within a second.
+  using Look = void (*)(const Fiber* running, void* at);
+  virtual bool inspect(Look look, void* at) = 0;
+
+ protected:
+  struct Body {
+    void (*call)(void*);
+    void* at;
+    void operator()() && { call(at); }
+  };
+
+  Engine() noexcept;
+  ~Engine();
+
+ private:
+  virtual void run_root(Body body) = 0;
+};
+
+// Fibers on real threads and in real time. The thread that calls run() is worker 0.
+class FiberIo final : public Engine {
+ public:
+  FiberIo() : FiberIo(Options{}) {}
+  // Throws std::invalid_argument for options that make no sense, saying which and why.
+  explicit FiberIo(const Options& options);
+  ~FiberIo();
+
+  // From a foreign thread: `f` becomes a child of run()'s root. False, and `f` is destroyed unrun,
+  // when the engine is not running. An exception that leaves f fails run(). Never parks.
+  template <std::invocable F>
+  bool post(F f) {
+    static_assert(std::is_void_v<std::invoke_result_t<F>>, "post() drops no results: return void");
+    Home* const home = admit();
+    if (!home) return false;
+    Fiber* fiber = nullptr;
+    try {
+      fiber = &make_fiber(*this, *home, std::move(f));
+    } catch (...) {
+      dismiss();
+      throw;
+    }
+    deliver(*fiber);
+    return true;
+  }
+
+  // ── Io ──────────────────────────────────────────────────────────────────────────────────────
+  void start(Fiber& fiber) override;
+  Fiber& successor(Fiber& self, Departure how) noexcept override;
+  void departed(Fiber& fiber, Departure how) noexcept override;
+  void resume(FiberList fibers) noexcept override;
+  Fiber* adopt(CancelScope& home) noexcept override;
+  [[nodiscard]] Instant now() const noexcept override;
+  void arm(Timer& timer) noexcept override;
+  void disarm(Timer& timer) noexcept override;
+  [[nodiscard]] std::string_view kind() const noexcept override { return "FiberIo"; }
+  [[noreturn]] void raise_deadlock() const override;
+  bool inspect(Look look, void* at) override;
+
+ private:
+  void run_root(Body body) override;
+  Home* admit() noexcept;               // null: not running; else the root counts one more child
+  void deliver(Fiber& fiber) noexcept;  // an admitted child
+  void dismiss() noexcept;              // an admitted child that came to nothing
+
+  std::unique_ptr<engine::Worker> worker_;
+};
+
+// Calls `visit(engine, at)` for every engine that exists; none comes or goes meanwhile.
+void for_each_engine(void (*visit)(Engine&, void*), void* at);
+
+// One FiberIo with default options: the usual main().
+template <std::invocable F>
+std::invoke_result_t<F> run(F&& f) {
+  return FiberIo{}.run(std::forward<F>(f));
+}
+
+}  // namespace weft

@@ -1,0 +1,48 @@
+// Event: a flag that fibers and threads wait for. The reference waitable: the smallest one.
+#pragma once
+
+#include <weft/core/wait.hpp>
+#include <weft/core/waitable.hpp>
+
+namespace weft {
+
+// Usable from fibers of any engine and from plain threads. Must outlive its waits; may be destroyed
+// as soon as a wait() has returned, even if the set() that ended it has not.
+class Event {
+ public:
+  Event() = default;
+  explicit Event(Name name) : name_(std::move(name)) {}
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  // Sets the flag and wakes everybody who waits. Never parks. Idempotent.
+  void set() noexcept;
+  // Clears it. Waits that have ended stay ended. Never parks.
+  void reset() noexcept;
+  [[nodiscard]] bool is_set() const noexcept;
+
+  // Returns once the flag is set. Parks until then. Cancel point.
+  void wait();
+
+  // One wait as an operation, for wait(arms) and, later, select.
+  class Wait final : public Waitable {
+   public:
+    explicit Wait(Event& event) noexcept : event_(event) {}
+    bool try_complete() override;
+    bool publish() noexcept override;
+    void unpublish() noexcept override;
+    [[nodiscard]] WaitReason reason() const noexcept override;
+
+   private:
+    Event& event_;
+  };
+  [[nodiscard]] Wait on_set() noexcept { return Wait{*this}; }
+
+ private:
+  mutable Lock lock_;  // protects the two below
+  Var<bool> set_{false};
+  WaitList waiters_;
+  Name name_;
+};
+
+}  // namespace weft

@@ -1,0 +1,65 @@
+// SimIo: the same fibers in a deterministic world.
+//
+// One thread, a virtual clock, and a seeded choice of who runs next. The same seed gives the same
+// schedule, byte for byte, whatever the machine, the compiler or the optimisation level; a schedule
+// that went wrong is a string that replays it.
+#pragma once
+
+#include <weft/engine.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace weft {
+
+namespace engine {
+class Simulation;
+}
+
+struct SimOptions {
+  std::uint64_t seed = 0;
+  std::string replay{};                   // a schedule() of an earlier run; empty: choose by seed
+  std::size_t stack_bytes = 256 * 1024;
+};
+
+class SimIo final : public Engine {
+ public:
+  SimIo() : SimIo(SimOptions{}) {}
+  // Throws std::invalid_argument if `replay` is not a schedule.
+  explicit SimIo(const SimOptions& options);
+  ~SimIo();
+
+  // ── what happened, after run() or during it ─────────────────────────────────────────────────
+
+  // Who ran in which order, as text: fit for a bug report and for SimOptions::replay.
+  [[nodiscard]] std::string schedule() const;
+  // Equal for equal schedules of equal programs.
+  [[nodiscard]] std::uint64_t trace_hash() const noexcept;
+  [[nodiscard]] std::uint64_t steps() const noexcept;  // choices of the next fiber so far
+
+  // ── Io ──────────────────────────────────────────────────────────────────────────────────────
+  void start(Fiber& fiber) override;
+  Fiber& successor(Fiber& self, Departure how) noexcept override;
+  void departed(Fiber& fiber, Departure how) noexcept override;
+  void resume(FiberList fibers) noexcept override;
+  [[nodiscard]] Instant now() const noexcept override;
+  void arm(Timer& timer) noexcept override;
+  void disarm(Timer& timer) noexcept override;
+  [[nodiscard]] std::string_view kind() const noexcept override { return "SimIo"; }
+  [[noreturn]] void raise_deadlock() const override;
+  bool inspect(Look look, void* at) override;  // from the simulation's own thread only
+
+ private:
+  friend void settle();
+  void run_root(Body body) override;
+
+  std::unique_ptr<engine::Simulation> simulation_;
+};
+
+// In simulation: returns when every other fiber is blocked. Sleepers count as blocked, and time
+// stands still meanwhile. Several may settle; they return one after another. Cancel point. Throws
+// std::logic_error under any other engine.
+void settle();
+
+}  // namespace weft

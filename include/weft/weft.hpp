@@ -1,0 +1,10 @@
+// All of weft.
+#pragma once
+
+#include <weft/engine.hpp>
+#include <weft/event.hpp>
+#include <weft/inspect.hpp>
+#include <weft/nursery.hpp>
+#include <weft/sim.hpp>
+#include <weft/this_fiber.hpp>
+#include <weft/time.hpp>

@@ -1,0 +1,20 @@
+#include <weft/this_fiber.hpp>
+
+#include <weft/arch/stack.hpp>
+#include <weft/core/cancel_scope.hpp>
+
+namespace weft::this_fiber {
+
+bool cancelled() noexcept {
+  const CancelScope* const scope = Fiber::current().scope;
+  return scope && scope->cancelled();
+}
+
+std::size_t stack_remaining() noexcept {
+  const arch::Stack* const stack = Fiber::current().strand->ground.stack;
+  if (!stack) return 0;
+  const auto* const here = static_cast<const std::byte*>(__builtin_frame_address(0));
+  return static_cast<std::size_t>(here - stack->limit);
+}
+
+}  // namespace weft::this_fiber

@@ -1,0 +1,154 @@
+#include <weft/core/thread.hpp>
+
+#include <weft/core/timer.hpp>
+
+#include <sched.h>
+
+#include <ctime>
+#include <new>
+#include <stdexcept>
+
+namespace weft {
+namespace {
+
+ThreadCarrier& carrier_of_this_thread() noexcept {
+  return static_cast<ThreadCarrier&>(Carrier::here());
+}
+
+// What the kernel is to find in the word, or else not sleep.
+std::uint64_t compared([[maybe_unused]] Fiber& self, std::uint64_t seen) noexcept {
+  if constexpr (mutant::kThreadSleepsWithoutCompare)
+    return self.word.bits().load(std::memory_order_relaxed);
+  return seen;
+}
+
+std::timespec until(Instant when, Instant now) noexcept {
+  const auto left = when > now ? (when - now).count() : 0;
+  return {static_cast<std::time_t>(left / 1'000'000'000), static_cast<long>(left % 1'000'000'000)};
+}
+
+}  // namespace
+
+Instant monotonic_now() noexcept {
+  std::timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  return Instant{Duration{t.tv_sec * std::int64_t{1'000'000'000} + t.tv_nsec}};
+}
+
+ThreadCarrier::ThreadCarrier(Fiber& frame) noexcept : fiber_(frame), strand_(frame, ground_) {
+  ground_.shadow.begin(true);
+  exceptions = &arch::thread_exception_state();
+  current = &fiber_;
+  fiber_.io = &ThreadIo::get();
+  fiber_.strand = &strand_;
+  fiber_.scope = nullptr;  // a recycled frame remembers its last fiber's
+  fiber_.word.mark_reborn();
+  fiber_.word.mark_runnable(Actor::spawner);
+  fiber_.word.mark_running();
+}
+
+ThreadCarrier::~ThreadCarrier() {
+  fiber_.word.mark_ended(FiberState::done, Actor::fiber);
+  fiber_.strand = nullptr;
+  fiber_.io = nullptr;
+  fiber_.attention.store(kAttendToEnrol, std::memory_order_relaxed);
+  fiber_.set_name({});
+  frames.give(fiber_);
+}
+
+ThreadIo& ThreadIo::get() noexcept {
+  static ThreadIo* const kept = new ThreadIo;  // never destroyed: threads may end after main()
+  return *kept;
+}
+
+void ThreadIo::start(Fiber&) {
+  throw std::logic_error{"weft: a fiber was spawned on a thread that is not inside an engine; "
+                         "call weft::run() or FiberIo::run() first"};
+}
+
+// The thread commits its own park: nobody else will ever run its stack, so there is no far side.
+Fiber& ThreadIo::successor(Fiber& self, Departure how) noexcept {
+  if (how != Departure::park) {
+    ::sched_yield();
+    return self;
+  }
+  ThreadCarrier& thread = carrier_of_this_thread();
+  if (self.word.commit_park()) {
+    for (;;) {
+      // Loaded once: the kernel compares this very value before it sleeps, so a claim in between
+      // is not slept through. acquire: pairs with the claim.
+      const std::uint64_t seen = self.word.bits().load(std::memory_order_acquire);
+      // WAKING, which only checked builds write, is still the claimer's: it wakes us once more.
+      const FiberState state = self.word.state();
+      if (state != FiberState::parked && state != FiberState::waking) break;
+      if (Timer* const soonest = thread.timers_) {
+        const Instant now = monotonic_now();
+        if (soonest->when <= now) {
+          thread.timers_ = soonest->sibling_;
+          soonest->armed_ = false;
+          soonest->fire();
+          continue;
+        }
+        const std::timespec left = until(soonest->when, now);
+        Sync::sleep(self.word.bits(), compared(self, seen), &left);
+      } else {
+        Sync::sleep(self.word.bits(), compared(self, seen));
+      }
+    }
+  }
+  self.word.mark_running();
+  return self;
+}
+
+void ThreadIo::departed(Fiber&, Departure) noexcept {}
+
+// The claim has changed the word already: a thread about to sleep finds it changed. Frames are never
+// freed, so the address is good even if the thread has gone on meanwhile.
+void ThreadIo::resume(FiberList fibers) noexcept {
+  while (Fiber* const fiber = fibers.pop_front())
+    if constexpr (!mutant::kThreadWokenWithoutWord) Sync::wake(fiber->word.bits(), 1);
+}
+
+Instant ThreadIo::now() const noexcept { return monotonic_now(); }
+
+void ThreadIo::arm(Timer& timer) noexcept {
+  Timer** at = &carrier_of_this_thread().timers_;
+  while (*at && (*at)->when <= timer.when) at = &(*at)->sibling_;
+  timer.sibling_ = *at;
+  timer.armed_ = true;
+  *at = &timer;
+}
+
+void ThreadIo::disarm(Timer& timer) noexcept {
+  if (!timer.armed_) return;
+  Timer** at = &carrier_of_this_thread().timers_;
+  while (*at != &timer) at = &(*at)->sibling_;
+  *at = timer.sibling_;
+  timer.armed_ = false;
+}
+
+#if defined(WEFT_MODEL)
+
+// A model makes its carriers itself; a thread without one is a fault of the model.
+Carrier& Carrier::enlist_thread() noexcept { __builtin_trap(); }
+
+#else
+
+// Out of memory here ends the program: a thread that cannot be known cannot wait.
+Carrier& Carrier::enlist_thread() noexcept {
+  FrameCache cache;
+  Fiber& frame = cache.take(FrameSize::small);
+  auto* const carrier = new ThreadCarrier{frame};
+  arch::set_thread_slot(carrier);
+  arch::at_thread_exit(
+      [](void* object) {
+        arch::set_thread_slot(nullptr);
+        delete static_cast<ThreadCarrier*>(object);
+      },
+      carrier);
+  return *carrier;
+}
+
+#endif
+
+}  // namespace weft

@@ -1,0 +1,148 @@
+// The park protocol, seen from the fiber that waits. docs/protocol.md tells it from all sides.
+//
+//   RUNNING ──begin_park──► PARKING ──publish all arms──┬─► switch, far side commits ─► PARKED
+//      ▲                        │                       │                                │ claim
+//      │                        └── an arm was ready ───┘                                ▼
+//      └──── withdraw all arms ◄──────────────────── picked from a run queue ◄──── RUNNABLE
+#include <weft/core/wait.hpp>
+
+#include <weft/core/cancel_scope.hpp>
+#include <weft/core/error.hpp>
+
+#include <optional>
+
+namespace weft {
+
+// The arms of one wait, findable from all() until withdraw(). RAII: whatever happens in between,
+// when this object is gone nobody can touch an arm.
+class Published {
+ public:
+  Published(std::span<Waitable* const> arms, Fiber& self, Ticket ticket) noexcept : arms_(arms) {
+    self.strand->waiting_for = arms;
+    for (std::size_t i = 0; i < arms.size(); ++i) {
+      arms[i]->fiber_.write(&self);
+      arms[i]->ticket_.write(ticket);
+      arms[i]->arm_.write(i);
+    }
+  }
+  Published(const Published&) = delete;
+  Published& operator=(const Published&) = delete;
+  ~Published() { withdraw(); }
+
+  // False: an arm turned ready, and we need not park.
+  bool all() noexcept {
+    while (count_ < arms_.size())
+      if (!arms_[count_++]->publish()) return false;
+    return true;
+  }
+
+  // Unpublishes every arm. The index of one that the kernel completed behind our back, if any.
+  std::optional<std::size_t> withdraw() noexcept {
+    const std::size_t forgotten = mutant::kLastArmStaysPublished && count_ > 1 ? 1 : 0;
+    for (std::size_t i = 0; i + forgotten < count_; ++i) arms_[i]->unpublish();
+    std::optional<std::size_t> settled;
+    for (std::size_t i = 0; i < count_; ++i)
+      if (arms_[i]->settle()) settled = i;
+    count_ = 0;
+    return settled;
+  }
+
+ private:
+  const std::span<Waitable* const> arms_;
+  std::size_t count_ = 0;
+};
+
+namespace {
+
+// PARKING, published: away from here until somebody ends the wait.
+Verdict switch_away(Fiber& self) noexcept {
+  Fiber& next = self.io->successor(self, Departure::park);
+  if (&next == &self)  // a verdict is latched already; or we are a thread, and have slept
+    return self.word.state() == FiberState::parking ? self.word.abort_park() : self.word.verdict();
+  switch_fibers(self, next, Departure::park);
+  return self.word.verdict();
+}
+
+std::optional<std::size_t> try_each(std::span<Waitable* const> arms, std::size_t first) {
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    const std::size_t at = first + i < arms.size() ? first + i : first + i - arms.size();
+    if (arms[at]->try_complete()) return at;
+  }
+  return std::nullopt;
+}
+
+std::size_t wait_for_any(std::span<Waitable* const> arms, std::size_t first, Nudges nudges) {
+  Fiber& self = Fiber::current();
+  for (unsigned round = 0;; ++round) {
+    if (const auto ready = try_each(arms, first)) return *ready;
+    const std::optional<Ticket> ticket = self.word.begin_park(nudges);
+    if (!ticket) {  // nudged between the last look at our scope and now
+      attend(self);
+      continue;
+    }
+    Published published{arms, self, *ticket};
+    const bool turned_ready = !published.all();
+    const Verdict verdict = turned_ready ? self.word.abort_park() : switch_away(self);
+    const std::optional<std::size_t> settled = published.withdraw();
+    if (verdict.is_arm()) return verdict.arm();
+    if (settled) return *settled;  // cancelled, but the kernel had delivered: nothing is lost
+    if (verdict == Verdict::deadlock()) self.io->raise_deadlock();
+    if (verdict == Verdict::cancelled()) attend(self);
+    // Two selects that keep finding each other half published must not do so in step for ever.
+    if (turned_ready && round > 0 && round % 2 == self.id % 2) give_way(self);
+  }
+}
+
+// No canceller finds us from now on.
+Nudges leave_scope(Fiber& self) noexcept {
+  if (self.strand->enrolled) {
+    CancelScope::withdraw(*self.strand);
+    self.attention.fetch_or(kAttendToEnrol, std::memory_order_relaxed);
+  }
+  return Nudges::pass;
+}
+
+}  // namespace
+
+std::size_t wait(std::span<Waitable* const> arms, std::size_t first) {
+  Fiber& self = Fiber::current();
+  checkpoint(self);
+  // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
+  const bool shielded = !self.scope || Carrier::here().exceptions->uncaught != 0;
+  if (shielded) return wait_for_any(arms, first, leave_scope(self));
+  while (!self.scope->enrol(*self.strand)) attend(self);
+  return wait_for_any(arms, first, Nudges::heed);
+}
+
+std::size_t wait_shielded(std::span<Waitable* const> arms) {
+  return wait_for_any(arms, 0, leave_scope(Fiber::current()));
+}
+
+void attend(Fiber& self) {
+  self.attention.fetch_and(~std::uint32_t{kAttendScope | kAttendToEnrol},
+                           std::memory_order_relaxed);
+  const bool read_first =
+      mutant::kNudgeClearedTooLate && self.scope && !self.scope->enrol(*self.strand);
+  self.word.clear_nudge();  // before the scopes are read: whoever cancels later nudges again
+  // Enrolled from now on, so that a yield or checkpoint after this one costs a single load.
+  const bool cancelled = mutant::kNudgeClearedTooLate
+                             ? read_first
+                             : self.scope && !self.scope->enrol(*self.strand);
+  if (!cancelled) return;
+  // Level-triggered: if this is swallowed, the next wait raises it again.
+  self.attention.fetch_or(kAttendScope, std::memory_order_relaxed);
+  if (Carrier::here().exceptions->uncaught == 0) throw Cancelled{};
+}
+
+void resume_all(FiberList fibers) noexcept {
+  FiberList batch;
+  Io* io = nullptr;
+  while (Fiber* fiber = fibers.pop_front()) {
+    if (io && io != fiber->io) io->resume(std::move(batch));
+    io = fiber->io;
+    batch.push_back(*fiber);
+  }
+  if (io) io->resume(std::move(batch));
+}
+
+}  // namespace weft

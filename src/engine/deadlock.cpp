@@ -1,0 +1,70 @@
+#include "deadlock.hpp"
+
+#include <weft/core/frame_pool.hpp>
+#include <weft/core/waitable.hpp>
+
+#include <algorithm>
+#include <vector>
+
+namespace weft::engine {
+namespace {
+
+// The parked fibers of `io`, by id: the order must not depend on addresses.
+std::vector<Fiber*> parked_fibers(const Io& io) {
+  struct Search {
+    const Io* io;
+    std::vector<Fiber*> found;
+  } search{&io, {}};
+  for_each_frame(
+      [](Fiber& fiber, void* at) {
+        auto& to = *static_cast<Search*>(at);
+        if (fiber.io == to.io && fiber.word.state() == FiberState::parked)
+          to.found.push_back(&fiber);
+      },
+      &search);
+  std::sort(search.found.begin(), search.found.end(),
+            [](const Fiber* a, const Fiber* b) { return a->id < b->id; });
+  return std::move(search.found);
+}
+
+bool only_joins(const Fiber& fiber) {
+  const auto arms = fiber.strand->waiting_for;
+  return std::all_of(arms.begin(), arms.end(), [](const Waitable* arm) {
+    return arm->reason().is_join;
+  });
+}
+
+}  // namespace
+
+std::string describe_deadlock(const Io& io) {
+  const std::vector<Fiber*> waiting = parked_fibers(io);
+  std::string text = "deadlock: " + std::to_string(waiting.size()) +
+                     (waiting.size() == 1 ? " fiber waits" : " fibers wait") +
+                     ", and nobody is left to wake one";
+  for (const Fiber* fiber : waiting) {
+    text += "\n  fiber #" + std::to_string(fiber->id);
+    if (!fiber->name().empty()) text += " \"" + std::string{fiber->name()} + '"';
+    const char* separator = " on ";
+    for (const Waitable* arm : fiber->strand->waiting_for) {
+      const WaitReason reason = arm->reason();
+      text += separator + std::string{reason.verb};
+      if (!reason.name.empty()) text += " \"" + std::string{reason.name} + '"';
+      separator = " or ";
+    }
+  }
+  return text;
+}
+
+bool raise_deadlock_in_waits(Io& io) noexcept {
+  FiberList woken;
+  for (Fiber* fiber : parked_fibers(io)) {
+    if (only_joins(*fiber)) continue;
+    if (fiber->word.claim(fiber->word.ticket(), Verdict::deadlock()) == Claim::owned)
+      woken.push_back(*fiber);
+  }
+  if (woken.empty()) return false;
+  io.resume(std::move(woken));
+  return true;
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,17 @@
+// What an engine does when nothing can ever run again.
+#pragma once
+
+#include <weft/core/io.hpp>
+
+#include <string>
+
+namespace weft::engine {
+
+// "deadlock: 2 fibers wait: #1 main on nursery join; #3 reader on event wait \"ready\"".
+std::string describe_deadlock(const Io& io);
+
+// Ends every wait of `io`'s fibers with the verdict `deadlock`, except joins: those end by
+// themselves, once the children that were waited for have failed. False: there was none to end.
+bool raise_deadlock_in_waits(Io& io) noexcept;
+
+}  // namespace weft::engine

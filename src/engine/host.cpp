@@ -1,0 +1,106 @@
+#include "host.hpp"
+
+#include <weft/core/closure.hpp>
+#include <weft/core/error.hpp>
+#include <weft/core/switch.hpp>
+
+#include <new>
+#include <stdexcept>
+
+namespace weft::engine {
+namespace {
+
+// What lies at the top of every fiber's stack, above its first frame.
+struct alignas(16) Crown {
+  Ground ground;
+  Strand strand;
+};
+
+// The life of a stack: it runs one fiber after another. A finished fiber's stack takes the next
+// unborn one without a switch; only a successor with a stack of its own costs one.
+[[noreturn]] void run_fibers(void* who, std::uintptr_t how) {
+  Fiber* self = &Fiber::current();
+  arrive(*self, {who, how});
+  Ground& ground = self->strand->ground;
+  for (;;) {
+    Home& home = static_cast<Home&>(*self->scope);
+    run_closure(*self);
+    home.children_ended(1);  // and it may be gone
+    Fiber& next = self->io->successor(*self, Departure::finish);
+    if (next.strand) leave_for_ever(*self, next);
+    Strand* const strand = self->strand;
+    recycle_frame(*self, Carrier::here());
+    next.strand = ::new (strand) Strand{next, ground};
+    Carrier::here().current = &next;
+    self = &next;
+  }
+}
+
+// For the overflow report: runs in a signal handler.
+bool describe_current(arch::OverflowNames& names) noexcept {
+  const auto* const here = static_cast<const Carrier*>(arch::thread_slot());
+  if (!here || !here->current) return false;
+  names = {here->current->id, here->current->name_text};
+  return true;
+}
+
+}  // namespace
+
+Host::Host(Io& io, std::size_t stack_bytes)
+    : stacks_(arch::StackOptions{.stack_bytes = stack_bytes}), base_strand_(base_, base_ground_) {
+  if (arch::has_shadow_stack())
+    throw std::runtime_error{"weft: shadow stacks are on in this process, and weft cannot switch "
+                             "them; start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off"};
+  arch::set_describe_current(&describe_current);
+  base_.io = &io;
+  base_.strand = &base_strand_;
+}
+
+void Host::mount() noexcept {
+  previous_ = arch::thread_slot();
+  exceptions = &arch::thread_exception_state();
+  base_ground_ = {};
+  base_ground_.shadow.begin(true);
+  current = &base_;
+  arch::set_thread_slot(this);
+  signal_stack_.emplace();
+}
+
+void Host::unmount() noexcept {
+  signal_stack_.reset();
+  arch::set_thread_slot(previous_);
+}
+
+Fiber* Host::give_stack(Fiber& fiber) noexcept {
+  arch::Stack* const stack = stacks_.take();
+  if (!stack) [[unlikely]] {
+    fail(fiber);
+    return nullptr;
+  }
+  auto* const crown = reinterpret_cast<Crown*>(stack->top) - 1;
+  // Three quarters of a stack must be free for a child to run on it in place.
+  ::new (&crown->ground) Ground{stack, stack->limit + stack->bytes() / 4 * 3, {}};
+  crown->ground.shadow.describe(stack->limit, stack->bytes());
+  crown->ground.shadow.begin(false);
+  fiber.strand = ::new (&crown->strand) Strand{fiber, crown->ground};
+  arch::make_context(fiber.context, crown, &run_fibers);
+  return &fiber;
+}
+
+void Host::fail(Fiber& fiber) noexcept {
+  Home& home = static_cast<Home&>(*fiber.scope);
+  home.child_failed(fiber, std::make_exception_ptr(OutOfStacks{stacks_.why()}));
+  fiber.word.mark_ended(FiberState::cancelled, Actor::worker);
+  discard_fiber(fiber);
+  home.children_ended(1);
+}
+
+void Host::release(Fiber& fiber) noexcept {
+  Ground& ground = fiber.strand->ground;
+  arch::Stack& stack = *ground.stack;
+  ground.shadow.end();
+  recycle_frame(fiber, *this);
+  stacks_.give(stack);
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,107 @@
+#include <weft/sim.hpp>
+
+#include "simulation.hpp"
+
+#include <weft/core/wait.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+
+namespace weft {
+namespace {
+
+// A wait that only the simulation can end, when nobody else can run.
+class Settle final : public Waitable {
+ public:
+  explicit Settle(engine::Simulation& simulation) noexcept : simulation_(simulation) {}
+  bool try_complete() override { return false; }
+  bool publish() noexcept override {
+    simulation_.settlers.push_back(*this);
+    return true;
+  }
+  void unpublish() noexcept override { simulation_.settlers.remove(*this); }
+  [[nodiscard]] WaitReason reason() const noexcept override { return {.verb = "settle"}; }
+
+ private:
+  engine::Simulation& simulation_;
+};
+
+// Another thread would make the run depend on real time: there is nothing to be saved.
+void require_here(const engine::Simulation& simulation) noexcept {
+  if (simulation.is_here()) return;
+  std::fputs("weft: a thread outside the simulation spawned or woke one of its fibers; a simulated "
+             "program must not share waitable objects with other threads\n",
+             stderr);
+  std::abort();
+}
+
+}  // namespace
+
+SimIo::SimIo(const SimOptions& options)
+    : simulation_(std::make_unique<engine::Simulation>(*this, options)) {}
+
+SimIo::~SimIo() = default;
+
+void SimIo::run_root(Body body) {
+  engine::Simulation& sim = *simulation_;
+  const engine::Exclusive exclusive{sim.busy, "weft::SimIo::run()"};
+  engine::Root& root = sim.root.emplace(sim.count);
+  Fiber& fiber = make_fiber(*this, root, std::move(body));
+  fiber.set_name("main");
+  sim.count.open();
+  sim.mount();
+  sim.run(fiber);
+  sim.unmount();
+  root.rethrow_if_failed();
+}
+
+std::string SimIo::schedule() const { return simulation_->schedule.text(); }
+std::uint64_t SimIo::trace_hash() const noexcept { return simulation_->schedule.hash(); }
+std::uint64_t SimIo::steps() const noexcept { return simulation_->schedule.steps(); }
+
+void SimIo::start(Fiber& fiber) {
+  require_here(*simulation_);
+  simulation_->start(fiber);
+}
+
+Fiber& SimIo::successor(Fiber& self, Departure how) noexcept {
+  if (how == Departure::yield) return simulation_->turn(self);
+  if (how == Departure::park && self.word.verdict() != Verdict::none()) return self;
+  return simulation_->successor();
+}
+
+void SimIo::departed(Fiber& fiber, Departure how) noexcept {
+  if (how == Departure::yield) {
+    fiber.word.mark_runnable(Actor::worker);
+    simulation_->make_runnable(fiber);
+  } else {
+    simulation_->release(fiber);
+  }
+}
+
+void SimIo::resume(FiberList fibers) noexcept {
+  require_here(*simulation_);
+  while (Fiber* const fiber = fibers.pop_front()) simulation_->make_runnable(*fiber);
+}
+
+Instant SimIo::now() const noexcept { return simulation_->now; }
+void SimIo::arm(Timer& timer) noexcept { simulation_->timers.arm(timer); }
+void SimIo::disarm(Timer& timer) noexcept { simulation_->timers.disarm(timer); }
+void SimIo::raise_deadlock() const { throw Deadlock{simulation_->deadlock_report}; }
+
+bool SimIo::inspect(Look look, void* at) {
+  const bool running = !simulation_->count.over();
+  if (running && !simulation_->is_here()) return false;
+  look(running ? simulation_->current : nullptr, at);
+  return true;
+}
+
+void settle() {
+  auto* const sim = dynamic_cast<SimIo*>(&io());
+  if (!sim) throw std::logic_error{"weft::settle(): the running engine is not a SimIo"};
+  Settle operation{*sim->simulation_};
+  wait(operation);
+}
+
+}  // namespace weft

@@ -1,0 +1,65 @@
+#include "simulation.hpp"
+
+#include "deadlock.hpp"
+
+#include <weft/core/switch.hpp>
+
+namespace weft::engine {
+
+void Simulation::run(Fiber& root_fiber) {
+  start(root_fiber);
+  while (!count.over()) {
+    Fiber& fiber = successor();
+    if (&fiber != &base()) switch_fibers(base(), fiber, Departure::none);
+    else nobody_can_run();
+  }
+}
+
+Fiber& Simulation::take(std::size_t at) noexcept {
+  Fiber& fiber = queued(*runnable_[at]);
+  runnable_.erase(runnable_.begin() + static_cast<std::ptrdiff_t>(at));
+  schedule.note(fiber.id);
+  return fiber;
+}
+
+Fiber& Simulation::successor() noexcept {
+  while (!runnable_.empty()) {
+    Fiber& fiber = take(schedule.choose(runnable_.size()));
+    if (prepare(fiber)) return fiber;
+  }
+  return base();
+}
+
+// The yielding fiber stands at the end of the line while the choice is made; its stack is not quiet
+// yet, so it is put there for good only on the far side.
+Fiber& Simulation::turn(Fiber& self) noexcept {
+  for (;;) {
+    const std::size_t at = schedule.choose(runnable_.size() + 1);
+    if (at == runnable_.size()) {
+      schedule.note(self.id);
+      return self;
+    }
+    Fiber& fiber = take(at);
+    if (prepare(fiber)) return fiber;
+  }
+}
+
+// Every fiber is blocked. First who waits for just that, then time, and if there is no more of
+// that either, it is a deadlock.
+void Simulation::nobody_can_run() noexcept {
+  if (Waitable* const settler = settlers.pop_front()) {
+    Fiber& fiber = settler->fiber();
+    if (settler->claim() == Claim::owned) make_runnable(fiber);
+    return;
+  }
+  if (!timers.empty()) {
+    now = timers.soonest();
+    schedule.note(static_cast<std::uint64_t>(now.time_since_epoch().count()));
+    timers.fire_due(now);
+    return;
+  }
+  deadlock_report = describe_deadlock(*base().io);
+  raise_deadlock_in_waits(*base().io);
+}
+
+}  // namespace weft::engine

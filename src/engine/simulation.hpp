@@ -1,0 +1,54 @@
+// Simulation: one worker whose every choice comes from a Schedule, and whose clock jumps.
+#pragma once
+
+#include "host.hpp"
+#include "local_queue.hpp"
+#include "root.hpp"
+#include "schedule.hpp"
+#include "timer_queue.hpp"
+
+#include <weft/core/waitable.hpp>
+#include <weft/sim.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace weft::engine {
+
+class Simulation : public Host {
+ public:
+  Simulation(Io& io, const SimOptions& options)
+      : Host(io, options.stack_bytes), schedule(options.seed, options.replay) {}
+
+  void run(Fiber& root_fiber);
+
+  void start(Fiber& fiber) {
+    runnable_.push_back(&queued(fiber));
+    fiber.id = ++ids_;
+  }
+  void make_runnable(Fiber& fiber) { runnable_.push_back(&queued(fiber)); }
+
+  // Who runs next; the base, where time passes, if nobody can.
+  Fiber& successor() noexcept;
+  // The same for a fiber that yields: it is itself one of the candidates.
+  Fiber& turn(Fiber& self) noexcept;
+
+  Schedule schedule;
+  TimerQueue timers;
+  Instant now{};
+  List<Waitable> settlers;
+  RootCount count;
+  Atomic<bool> busy{false};  // a call of run() is under way
+  std::optional<Root> root;
+  std::string deadlock_report;
+
+ private:
+  Fiber& take(std::size_t at) noexcept;
+  void nobody_can_run() noexcept;
+
+  std::vector<Fiber*> runnable_;  // in order of becoming so
+  FiberId ids_ = 0;
+};
+
+}  // namespace weft::engine

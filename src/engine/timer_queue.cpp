@@ -1,0 +1,79 @@
+#include "timer_queue.hpp"
+
+namespace weft {
+
+void TimerQueue::arm(Timer& timer) noexcept {
+  timer.order_ = armed_so_far_++;
+  timer.child_ = timer.sibling_ = timer.before_ = nullptr;
+  timer.armed_ = true;
+  root_ = meld(root_, &timer);
+  ++size_;
+}
+
+void TimerQueue::disarm(Timer& timer) noexcept {
+  if (timer.armed_) remove(timer);
+}
+
+std::size_t TimerQueue::fire_due(Instant now) noexcept {
+  std::size_t fired = 0;
+  while (root_ && root_->when <= now) {
+    Timer& timer = *root_;
+    remove(timer);
+    timer.fire();  // may arm others; the timer itself may be gone when this returns
+    ++fired;
+  }
+  return fired;
+}
+
+Timer* TimerQueue::meld(Timer* a, Timer* b) noexcept {
+  if (!a || !b) return a ? a : b;
+  if (before(*b, *a)) {
+    Timer* const sooner = b;
+    b = a;
+    a = sooner;
+  }
+  b->sibling_ = a->child_;
+  b->before_ = a;
+  if (a->child_) a->child_->before_ = b;
+  a->child_ = b;
+  return a;
+}
+
+// Two passes, left to right in pairs and then right to left: the classic pairing.
+Timer* TimerQueue::meld_siblings(Timer* first) noexcept {
+  Timer* pairs = nullptr;  // melded pairs, last one first, through sibling_
+  while (first) {
+    Timer* const second = first->sibling_;
+    Timer* const rest = second ? second->sibling_ : nullptr;
+    first->sibling_ = first->before_ = nullptr;
+    if (second) second->sibling_ = second->before_ = nullptr;
+    Timer* const pair = meld(first, second);
+    pair->sibling_ = pairs;
+    pairs = pair;
+    first = rest;
+  }
+  Timer* all = nullptr;
+  while (pairs) {
+    Timer* const next = pairs->sibling_;
+    pairs->sibling_ = nullptr;
+    all = meld(all, pairs);
+    pairs = next;
+  }
+  return all;
+}
+
+void TimerQueue::remove(Timer& timer) noexcept {
+  if (&timer != root_) {
+    if (timer.before_->child_ == &timer) timer.before_->child_ = timer.sibling_;
+    else timer.before_->sibling_ = timer.sibling_;
+    if (timer.sibling_) timer.sibling_->before_ = timer.before_;
+  }
+  Timer* const orphans = meld_siblings(timer.child_);
+  root_ = &timer == root_ ? orphans : meld(root_, orphans);
+  if (root_) root_->before_ = root_->sibling_ = nullptr;
+  timer.child_ = timer.sibling_ = timer.before_ = nullptr;
+  timer.armed_ = false;
+  --size_;
+}
+
+}  // namespace weft

@@ -1,0 +1,259 @@
+// Counts every allocation of the program, to show where there are none. A program of its own,
+// because it replaces operator new.
+#include <weft/engine.hpp>
+#include <weft/event.hpp>
+#include <weft/nursery.hpp>
+#include <weft/this_fiber.hpp>
+#include <weft/time.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+#include <thread>
+
+namespace {
+
+std::atomic<std::uint64_t> allocations{0};
+
+// Not inlined: a compiler that sees both halves takes them for a mismatched pair.
+[[gnu::noinline]] void* allocate(std::size_t bytes, std::size_t alignment) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
+  void* const memory = std::aligned_alloc(alignment, whole == 0 ? alignment : whole);
+  if (!memory) throw std::bad_alloc{};
+  return memory;
+}
+
+[[gnu::noinline]] void release(void* memory) noexcept { std::free(memory); }
+
+constexpr std::size_t kDefault = __STDCPP_DEFAULT_NEW_ALIGNMENT__;
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes, kDefault); }
+void* operator new[](std::size_t bytes) { return allocate(bytes, kDefault); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { release(memory); }
+void operator delete[](void* memory) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { release(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { release(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { release(memory); }
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kRounds = 10'000;
+
+// Runs `f` once to warm everything up, and returns how often its second run allocated.
+template <class F>
+std::uint64_t allocations_when_warm(F f) {
+  f();
+  const std::uint64_t before = allocations.load();
+  f();
+  return allocations.load() - before;
+}
+
+TEST(Allocation, TheCounterCounts) {
+  const std::uint64_t before = allocations.load();
+  const auto box = std::make_unique<std::array<char, 64>>();
+  EXPECT_EQ(allocations.load() - before, 1U);
+}
+
+TEST(Allocation, SpawnAndJoinAllocateNothing) {
+  FiberIo io;
+  io.run([] {
+    int ran = 0;
+    EXPECT_EQ(allocations_when_warm([&] {
+                for (int i = 0; i < kRounds; ++i)
+                  nursery([&](Nursery& n) { n.spawn([&] { ++ran; }); });
+              }),
+              0U);
+    EXPECT_EQ(ran, 2 * kRounds);
+  });
+}
+
+TEST(Allocation, ChildrenThatLiveBesideEachOtherAllocateNothing) {
+  FiberIo io;
+  io.run([] {
+    int ran = 0;
+    EXPECT_EQ(allocations_when_warm([&] {
+                nursery([&](Nursery& n) {
+                  for (int i = 0; i < 1'000; ++i) {
+                    n.spawn([&] {
+                      this_fiber::yield();
+                      ++ran;
+                    });
+                  }
+                });
+              }),
+              0U);
+    EXPECT_EQ(ran, 2'000);
+  });
+}
+
+TEST(Allocation, LargeFramesAndLiteralNamesAllocateNothing) {
+  FiberIo io;
+  io.run([] {
+    int sum = 0;
+    EXPECT_EQ(allocations_when_warm([&] {
+                for (int i = 0; i < kRounds; ++i)
+                  nursery({.name = "nursery"}, [&](Nursery& n) {
+                    n.spawn("child", [&sum, pad = std::array<char, 152>{}] { sum += 1 + pad[0]; });
+                  });
+              }),
+              0U);
+    EXPECT_EQ(sum, 2 * kRounds);
+  });
+}
+
+TEST(Allocation, LargerCapturesCostOneBox) {
+  FiberIo io;
+  io.run([] {
+    int sum = 0;
+    EXPECT_EQ(allocations_when_warm([&] {
+                for (int i = 0; i < 100; ++i)
+                  nursery([&](Nursery& n) {
+                    n.spawn([&sum, pad = std::array<char, 161>{}] { sum += 1 + pad[0]; });
+                  });
+              }),
+              100U);
+    EXPECT_EQ(sum, 200);
+  });
+}
+
+TEST(Allocation, OwnedNamesCostOneCopy) {
+  FiberIo io;
+  io.run([] {
+    const std::string name(100, 'n');
+    EXPECT_EQ(allocations_when_warm([&] {
+                for (int i = 0; i < 100; ++i)
+                  nursery([&](Nursery& n) { n.spawn(name, [] {}); });
+              }),
+              100U);
+  });
+}
+
+TEST(Allocation, ParksAndWakesAllocateNothing) {
+  FiberIo io;
+  io.run([] {
+    EXPECT_EQ(allocations_when_warm([] {
+                Event ping, pong;
+                nursery([&](Nursery& n) {
+                  n.spawn([&] {
+                    for (int i = 0; i < kRounds; ++i) {
+                      ping.wait();
+                      ping.reset();
+                      pong.set();
+                    }
+                  });
+                  for (int i = 0; i < kRounds; ++i) {
+                    ping.set();
+                    pong.wait();
+                    pong.reset();
+                  }
+                });
+              }),
+              0U);
+  });
+}
+
+TEST(Allocation, YieldsTimersAndSeveralArmsAllocateNothing) {
+  FiberIo io;
+  io.run([] {
+    EXPECT_EQ(allocations_when_warm([] {
+                Event never;
+                nursery([&](Nursery& n) {
+                  for (int i = 0; i < 10; ++i)
+                    n.spawn([&] {
+                      for (int k = 0; k < 100; ++k) {
+                        this_fiber::yield();
+                        auto on_set = never.on_set();
+                        Alarm soon{Clock::now() + 1us};
+                        Waitable* const arms[] = {&on_set, &soon};
+                        EXPECT_EQ(wait(std::span<Waitable* const>{arms}), 1U);
+                      }
+                    });
+                });
+              }),
+              0U);
+  });
+}
+
+TEST(Allocation, NestedNurseriesAllocateNothing) {
+  FiberIo io;
+  io.run([] {
+    struct Tree {
+      static int count(int depth) {
+        if (depth == 0) return 1;
+        int left = 0;
+        int right = 0;
+        nursery([&](Nursery& n) {
+          n.spawn([&] { left = count(depth - 1); });
+          n.spawn([&] { right = count(depth - 1); });
+        });
+        return left + right;
+      }
+    };
+    EXPECT_EQ(allocations_when_warm([] { EXPECT_EQ(Tree::count(10), 1'024); }), 0U);
+  });
+}
+
+TEST(Allocation, PostFromAWarmThreadAllocatesNothing) {
+  FiberIo io;
+  std::uint64_t counted = 1;
+  io.run([&] {
+    Event done;
+    int ran = 0;
+    std::thread poster{[&] {
+      const auto batch = [&] {
+        for (int i = 0; i < 100; ++i)
+          EXPECT_TRUE(io.post([&] {
+            if (++ran % 100 == 0) done.set();
+          }));
+        done.wait();
+        done.reset();
+      };
+      batch();
+      counted = allocations_when_warm(batch);
+      EXPECT_TRUE(io.post([&] { ++ran; }));
+    }};
+    while (ran != 301) sleep_for(10us);
+    poster.join();
+  });
+  EXPECT_EQ(counted, 0U);
+}
+
+TEST(Allocation, ASecondRunOfAnEngineAllocatesNothing) {
+  FiberIo io;
+  EXPECT_EQ(allocations_when_warm([&] {
+              for (int i = 0; i < 100; ++i)
+                io.run([] {
+                  nursery([](Nursery& n) {
+                    for (int k = 0; k < 10; ++k) n.spawn([] { this_fiber::yield(); });
+                  });
+                });
+            }),
+            0U);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,613 @@
+#include <weft/core/wait.hpp>
+
+#include <weft/core/cancel_scope.hpp>
+#include <weft/core/error.hpp>
+#include <weft/engine.hpp>
+#include <weft/event.hpp>
+#include <weft/nursery.hpp>
+#include <weft/sim.hpp>
+#include <weft/this_fiber.hpp>
+#include <weft/time.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+
+// A box for one value with a waitable that counts its verbs and can be made to misbehave.
+class Box {
+ public:
+  // Gives the value to the first waiter, or keeps it for the next.
+  void put(int value) {
+    FiberList woken;
+    {
+      const Locked locked{lock_};
+      value_ = value;
+      while (Waitable* const waiter = waiters_.pop_front()) {
+        Fiber& fiber = waiter->fiber();
+        const Claim claim = waiter->claim();
+        if (claim == Claim::lost) continue;
+        static_cast<Take&>(*waiter).got = std::exchange(value_, std::nullopt);
+        if (claim == Claim::latched) ++latched;
+        if (claim == Claim::owned) woken.push_back(fiber);
+        break;
+      }
+    }
+    resume_all(std::move(woken));
+  }
+  [[nodiscard]] bool full() {
+    const Locked locked{lock_};
+    return value_.has_value();
+  }
+
+  class Take final : public Waitable {
+   public:
+    explicit Take(Box& box) : box_(box) {}
+    bool try_complete() override {
+      ++tries;
+      if (on_try) on_try();
+      const Locked locked{box_.lock_};
+      if (!box_.value_) return false;
+      got = std::exchange(box_.value_, std::nullopt);
+      return true;
+    }
+    bool publish() noexcept override {
+      ++publishes;
+      if (on_publish) on_publish();
+      const Locked locked{box_.lock_};
+      if (box_.value_) return false;
+      box_.waiters_.push_back(*this);
+      return true;
+    }
+    void unpublish() noexcept override {
+      ++unpublishes;
+      const Locked locked{box_.lock_};
+      box_.waiters_.remove(*this);
+    }
+    bool settle() noexcept override {
+      ++settles;
+      return on_settle && on_settle();
+    }
+    [[nodiscard]] WaitReason reason() const noexcept override { return {.verb = "box take"}; }
+
+    std::optional<int> got;
+    int tries = 0;
+    int publishes = 0;
+    int unpublishes = 0;
+    int settles = 0;
+    std::function<void()> on_try, on_publish;
+    std::function<bool()> on_settle;
+
+   private:
+    Box& box_;
+  };
+
+  int latched = 0;
+
+ private:
+  Lock lock_;
+  std::optional<int> value_;
+  List<Waitable> waiters_;
+};
+
+template <class... Arms>
+std::size_t wait_any(Arms&... arms) {
+  Waitable* const all[] = {&arms...};
+  return wait(std::span<Waitable* const>{all});
+}
+
+// Each rule holds on every engine; on a plain thread, too, but for those that need a second fiber.
+void on_both_engines(const std::function<void()>& f) {
+  {
+    SCOPED_TRACE("FiberIo");
+    FiberIo{}.run(f);
+  }
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
+    SimIo{{.seed = seed}}.run(f);
+  }
+}
+void everywhere(const std::function<void()>& f) {
+  on_both_engines(f);
+  SCOPED_TRACE("plain thread");
+  std::thread{f}.join();
+}
+
+TEST(Wait, AReadyArmCompletesWithoutBeingPublished) {
+  everywhere([] {
+    Box a, b;
+    b.put(7);
+    Box::Take take_a{a}, take_b{b};
+    EXPECT_EQ(wait_any(take_a, take_b), 1U);
+    EXPECT_EQ(take_b.got, 7);
+    EXPECT_EQ(take_a.publishes + take_b.publishes, 0);
+    EXPECT_EQ(take_a.tries, 1);
+  });
+}
+
+TEST(Wait, ArmsAreTriedInOrderBeginningWithFirst) {
+  everywhere([] {
+    std::array<Box, 4> boxes;
+    for (int i = 0; i < 4; ++i) boxes[std::size_t(i)].put(i);
+    for (const std::size_t first : {2U, 3U, 0U, 1U}) {
+      std::deque<Box::Take> takes;
+      std::vector<Waitable*> arms;
+      for (Box& box : boxes) arms.push_back(&takes.emplace_back(box));
+      EXPECT_EQ(wait(arms, first), first);
+      boxes[first].put(0);
+    }
+    Box empty_a, empty_b, full;
+    full.put(1);
+    Box::Take a{empty_a}, b{full}, c{empty_b};
+    Waitable* const arms[] = {&a, &b, &c};
+    EXPECT_EQ(wait(std::span<Waitable* const>{arms}, 2), 1U) << "2, then 0, then 1";
+    EXPECT_EQ(a.tries + c.tries, 2);
+  });
+}
+
+TEST(Wait, S0_4_2_ParksUntilAnArmIsEndedByItsWaker) {
+  on_both_engines([] {
+    Box a, b, c;
+    std::vector<std::string> order;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        Box::Take take_a{a}, take_b{b}, take_c{c};
+        EXPECT_EQ(wait_any(take_a, take_b, take_c), 1U);
+        EXPECT_EQ(take_b.got, 42);
+        EXPECT_EQ(take_a.got, std::nullopt);
+        for (const Box::Take* take : {&take_a, &take_b, &take_c}) {
+          EXPECT_FALSE(take->is_linked()) << "nobody can find an arm of a wait that has returned";
+          EXPECT_EQ(take->publishes, take->unpublishes);
+        }
+        order.emplace_back("woken");
+      });
+      n.spawn([&] {
+        for (int i = 0; i < 5; ++i) this_fiber::yield();
+        order.emplace_back("put");
+        b.put(42);
+      });
+    });
+    EXPECT_THAT(order, ElementsAre("put", "woken"));
+    EXPECT_FALSE(b.full());
+  });
+}
+
+TEST(Wait, AnArmThatLosesLosesNothing) {
+  on_both_engines([] {
+    Box a, b;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        Box::Take take_a{a}, take_b{b};
+        const std::size_t won = wait_any(take_a, take_b);
+        EXPECT_EQ(take_a.got.has_value(), won == 0);
+        EXPECT_EQ(take_b.got.has_value(), won == 1);
+        EXPECT_EQ(a.full(), won == 1) << "the loser's value is still there";
+        EXPECT_EQ(b.full(), won == 0);
+      });
+      n.spawn([&] {
+        this_fiber::yield();
+        a.put(1);
+        b.put(2);
+      });
+    });
+  });
+}
+
+TEST(Wait, F4_TwoWakersOneEnqueue) {
+  on_both_engines([] {
+    Event first, second;
+    int woken = 0;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        auto a = first.on_set();
+        auto b = second.on_set();
+        static_cast<void>(wait_any(a, b));
+        ++woken;
+        this_fiber::yield();  // a second enqueue would run us twice, or trap
+        this_fiber::yield();
+      });
+      n.spawn([&] {
+        this_fiber::yield();
+        first.set();
+        second.set();
+      });
+    });
+    EXPECT_EQ(woken, 1);
+  });
+}
+
+// publish() of the second arm wakes the first: its waker finds the fiber PARKING.
+TEST(Wait, F3_AWakerWhoFindsItParkingLeavesAVerdict) {
+  everywhere([] {
+    Box a, b;
+    Box::Take take_a{a}, take_b{b};
+    take_b.on_publish = [&] { a.put(5); };
+    EXPECT_EQ(wait_any(take_a, take_b), 0U);
+    EXPECT_EQ(a.latched, 1);
+    EXPECT_EQ(take_a.got, 5);
+    EXPECT_FALSE(take_b.is_linked());
+    // A second enqueue would be noticed by the checks here.
+    this_fiber::yield();
+    Box::Take again{a};
+    a.put(6);
+    wait(again);
+    EXPECT_EQ(again.got, 6);
+  });
+}
+
+TEST(Wait, AnArmThatTurnsReadyInPublishAbortsThePark) {
+  everywhere([] {
+    Box a, b, c;
+    Box::Take take_a{a}, take_b{b}, take_c{c};
+    take_b.on_publish = [&] { b.put(3); };
+    EXPECT_EQ(wait_any(take_a, take_b, take_c), 1U);
+    EXPECT_EQ(take_b.got, 3);
+    EXPECT_EQ(take_b.tries, 2) << "tried again after the abort";
+    EXPECT_EQ(take_c.publishes, 0) << "no need to publish the rest";
+    EXPECT_EQ(take_a.publishes, 1);
+    EXPECT_EQ(take_a.unpublishes, 1);
+    EXPECT_FALSE(take_a.is_linked());
+  });
+}
+
+TEST(Wait, ReadyInPublishEveryTimeStillEnds) {
+  everywhere([] {
+    Box a, b;
+    Box::Take take_a{a}, take_b{b};
+    int rounds = 0;
+    // Ready while it publishes, gone again when tried: as two selects meet each other.
+    std::optional<int> taken;
+    take_b.on_publish = [&] { b.put(++rounds); };
+    take_b.on_try = [&] {
+      if (rounds > 0 && rounds < 9) {
+        Box::Take thief{b};
+        EXPECT_TRUE(thief.try_complete());
+      }
+    };
+    EXPECT_EQ(wait_any(take_a, take_b), 1U);
+    EXPECT_EQ(rounds, 9);
+    EXPECT_EQ(take_b.got, 9);
+  });
+}
+
+struct Refused {};
+
+TEST(Wait, TryCompleteThatThrowsPublishesNothing) {
+  everywhere([] {
+    Box a, b;
+    Box::Take take_a{a}, take_b{b};
+    take_b.on_try = [] { throw Refused{}; };
+    EXPECT_THROW(wait_any(take_a, take_b), Refused);
+    EXPECT_EQ(take_a.publishes + take_b.publishes, 0);
+    a.put(1);
+    Box::Take after{a};
+    wait(after);
+    EXPECT_EQ(after.got, 1) << "the fiber waits on as before";
+  });
+}
+
+TEST(Wait, TryCompleteThatThrowsAfterAnAbortLeavesNothingPublished) {
+  everywhere([] {
+    Box a, b;
+    Box::Take take_a{a}, take_b{b};
+    take_b.on_publish = [&] { b.put(1); };
+    take_a.on_try = [&] {
+      if (take_a.tries == 2) throw std::runtime_error{"second try"};
+    };
+    EXPECT_THROW(wait_any(take_a, take_b), std::runtime_error);
+    EXPECT_EQ(take_a.publishes, 1);
+    EXPECT_FALSE(take_a.is_linked());
+    EXPECT_FALSE(take_b.is_linked());
+    EXPECT_TRUE(b.full()) << "nothing was taken";
+  });
+}
+
+TEST(Wait, ManyArmsUpToTheLimit) {
+  on_both_engines([] {
+    std::vector<Event> events(Verdict::kArmsMax);
+    std::deque<Event::Wait> operations;
+    std::vector<Waitable*> arms;
+    for (Event& event : events) arms.push_back(&operations.emplace_back(event));
+    nursery([&](Nursery& n) {
+      for (const std::size_t winner : {std::size_t{0}, std::size_t{511}, events.size() - 1}) {
+        n.spawn([&, winner] {
+          for (int i = 0; i < 3; ++i) this_fiber::yield();
+          events[winner].set();
+        });
+        EXPECT_EQ(wait(arms), winner);
+        events[winner].reset();
+      }
+    });
+  });
+}
+
+TEST(Wait, AStaleNodeCannotEndALaterWait) {
+  on_both_engines([] {
+    Box a;
+    Event later;
+    bool ended = false;
+    Box::Take stale{a};
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        wait(stale);
+        later.wait();
+        ended = true;
+      });
+      n.spawn([&] {
+        this_fiber::yield();
+        a.put(1);
+        while (!stale.got || stale.fiber().word.state() != FiberState::parked) this_fiber::yield();
+        EXPECT_EQ(stale.claim(), Claim::lost) << "its ticket is that of the wait before";
+        for (int i = 0; i < 5; ++i) this_fiber::yield();
+        EXPECT_FALSE(ended);
+        later.set();
+      });
+    });
+    EXPECT_TRUE(ended);
+  });
+}
+
+TEST(Wait, ATimerIsAnArmLikeAnyOther) {
+  everywhere([] {
+    Box never;
+    Box::Take take{never};
+    Alarm soon{Clock::now() + 1ms};
+    EXPECT_EQ(wait_any(take, soon), 1U);
+    EXPECT_GE(Clock::now().time_since_epoch(), 1ms);
+    Box full;
+    full.put(1);
+    Box::Take at_once{full};
+    Alarm late{Clock::now() + 1h};
+    EXPECT_EQ(wait_any(late, at_once), 1U);
+    EXPECT_FALSE(take.is_linked());
+  });
+}
+
+// ── cancellation ────────────────────────────────────────────────────────────────────────────────
+
+TEST(Wait, CancelledScopeThrowsEvenIfAnArmIsReady) {
+  everywhere([] {
+    CancelScope scope{Fiber::current().scope};
+    const Entered entered{Fiber::current(), scope};
+    scope.cancel();
+    Box box;
+    box.put(1);
+    Box::Take take{box};
+    EXPECT_THROW(wait(take), Cancelled);
+    EXPECT_TRUE(box.full());
+    EXPECT_EQ(take.tries, 0);
+  });
+}
+
+TEST(Wait, CancelWakesAParkedFiberAndItsArmsAreUnpublished) {
+  on_both_engines([] {
+    Box a, b;
+    CancelScope scope{Fiber::current().scope};
+    bool cancelled = false;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        const Entered entered{Fiber::current(), scope};
+        Box::Take take_a{a}, take_b{b};
+        try {
+          static_cast<void>(wait_any(take_a, take_b));
+        } catch (const Cancelled&) {
+          cancelled = true;
+          EXPECT_FALSE(take_a.is_linked());
+          EXPECT_FALSE(take_b.is_linked());
+        }
+      });
+      n.spawn([&] {
+        this_fiber::yield();
+        this_fiber::yield();
+        scope.cancel();
+        a.put(1);
+      });
+    });
+    EXPECT_TRUE(cancelled);
+    EXPECT_TRUE(a.full()) << "cancellation won: nothing moved";
+  });
+}
+
+// Cancelled while it publishes: the verdict is latched, as a waker's would be.
+TEST(Wait, CancelBetweenCheckpointAndParkIsNotSleptThrough) {
+  everywhere([] {
+    CancelScope scope{Fiber::current().scope};
+    const Entered entered{Fiber::current(), scope};
+    Box a, b;
+    Box::Take in_publish{a};
+    in_publish.on_publish = [&] { scope.cancel(); };
+    EXPECT_THROW(wait(in_publish), Cancelled);
+    EXPECT_FALSE(in_publish.is_linked());
+  });
+  everywhere([] {
+    CancelScope scope{Fiber::current().scope};
+    const Entered entered{Fiber::current(), scope};
+    Box b;
+    Box::Take in_try{b};
+    in_try.on_try = [&] { scope.cancel(); };
+    EXPECT_THROW(wait(in_try), Cancelled);
+    EXPECT_EQ(in_try.publishes, 0) << "the nudge stops the park";
+  });
+}
+
+TEST(Wait, AShieldedWaitIgnoresCancellationAndTheNextOneDoesNot) {
+  on_both_engines([] {
+    CancelScope scope{Fiber::current().scope};
+    Box box;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        const Entered entered{Fiber::current(), scope};
+        Box::Take take{box};
+        wait_shielded(take);
+        EXPECT_EQ(take.got, 9);
+        Box::Take next{box};
+        EXPECT_THROW(wait(next), Cancelled);
+      });
+      n.spawn([&] {
+        this_fiber::yield();
+        scope.cancel();
+        for (int i = 0; i < 5; ++i) this_fiber::yield();
+        box.put(9);
+      });
+    });
+  });
+}
+
+TEST(Wait, SettleBeatsCancellation) {
+  everywhere([] {
+    CancelScope scope{Fiber::current().scope};
+    const Entered entered{Fiber::current(), scope};
+    Box other, kernel;
+    Box::Take arm{other}, owned{kernel};
+    owned.on_publish = [&] { scope.cancel(); };
+    owned.on_settle = [] { return true; };  // the kernel had delivered already
+    EXPECT_EQ(wait_any(arm, owned), 1U);
+    EXPECT_EQ(owned.settles, 1);
+    EXPECT_FALSE(owned.is_linked());
+    EXPECT_THROW(this_fiber::checkpoint(), Cancelled) << "and the cancellation is not forgotten";
+  });
+}
+
+TEST(Wait, SettleThatHadNotCompletedLetsCancellationPass) {
+  everywhere([] {
+    CancelScope scope{Fiber::current().scope};
+    const Entered entered{Fiber::current(), scope};
+    Box kernel;
+    Box::Take owned{kernel};
+    owned.on_publish = [&] { scope.cancel(); };
+    EXPECT_THROW(wait(owned), Cancelled);
+    EXPECT_EQ(owned.settles, 1);
+  });
+}
+
+TEST(Wait, SettleMayParkShielded) {
+  on_both_engines([] {
+    CancelScope scope{Fiber::current().scope};
+    Event completion;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        const Entered entered{Fiber::current(), scope};
+        Box kernel;
+        Box::Take owned{kernel};
+        owned.on_settle = [&] {
+          auto last_word = completion.on_set();
+          wait_shielded(last_word);
+          return true;
+        };
+        EXPECT_NO_THROW(wait(owned));
+        EXPECT_TRUE(completion.is_set());
+      });
+      n.spawn([&] {
+        this_fiber::yield();
+        scope.cancel();
+        for (int i = 0; i < 3; ++i) this_fiber::yield();
+        completion.set();
+      });
+    });
+  });
+}
+
+TEST(Wait, ADeadlockIsThrownAfterUnpublishing) {
+  SimIo io;
+  EXPECT_THROW(io.run([] {
+    Box a, b;
+    Box::Take take_a{a}, take_b{b};
+    try {
+      static_cast<void>(wait_any(take_a, take_b));
+    } catch (const Deadlock&) {
+      EXPECT_FALSE(take_a.is_linked());
+      EXPECT_FALSE(take_b.is_linked());
+      a.put(1);
+      wait(take_a);
+      EXPECT_EQ(take_a.got, 1) << "the fiber goes on as before";
+      throw;
+    }
+  }),
+               Deadlock);
+}
+
+// ── exceptions and parks ────────────────────────────────────────────────────────────────────────
+
+TEST(Wait, AParkInsideCatchKeepsItsException) {
+  on_both_engines([] {
+    constexpr int kFibers = 20;
+    int right = 0;
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < kFibers; ++i)
+        n.spawn([&right, i] {
+          try {
+            throw i;
+          } catch (int) {
+            sleep_for(1us);
+            this_fiber::yield();
+            try {
+              throw;
+            } catch (int again) {
+              right += again == i;
+            }
+          }
+        });
+    });
+    EXPECT_EQ(right, kFibers);
+  });
+}
+
+TEST(Wait, AParkDuringUnwindingIsNotCancelled) {
+  on_both_engines([] {
+    CancelScope scope{Fiber::current().scope};
+    Box box;
+    bool waited = false;
+    struct Cleanup {
+      Box& box;
+      bool& waited;
+      ~Cleanup() {
+        EXPECT_EQ(std::uncaught_exceptions(), 1);
+        Box::Take take{box};
+        wait(take);  // would terminate the program if it threw
+        this_fiber::yield();
+        this_fiber::checkpoint();
+        EXPECT_EQ(std::uncaught_exceptions(), 1);
+        waited = true;
+      }
+    };
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        const Entered entered{Fiber::current(), scope};
+        try {
+          const Cleanup cleanup{box, waited};
+          throw std::runtime_error{"first"};
+        } catch (const std::runtime_error&) {
+          EXPECT_THROW(this_fiber::checkpoint(), Cancelled) << "now it may be raised";
+        }
+      });
+      n.spawn([&] {
+        this_fiber::yield();
+        this_fiber::yield();
+        scope.cancel();
+        for (int i = 0; i < 5; ++i) this_fiber::yield();
+        EXPECT_FALSE(waited);
+        box.put(1);
+      });
+    });
+    EXPECT_TRUE(waited);
+  });
+}
+
+}  // namespace
+}  // namespace weft

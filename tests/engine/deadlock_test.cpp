@@ -1,0 +1,307 @@
+#include <weft/core/error.hpp>
+
+#include <weft/engine.hpp>
+#include <weft/event.hpp>
+#include <weft/nursery.hpp>
+#include <weft/sim.hpp>
+#include <weft/this_fiber.hpp>
+#include <weft/time.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <type_traits>
+
+#include <support/child_process.hpp>
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+template <class Engine, class F>
+std::string deadlock_of(Engine&& engine, F f) {
+  try {
+    engine.run(f);
+  } catch (const Deadlock& deadlock) {
+    return deadlock.what();
+  }
+  return "no deadlock";
+}
+
+Options raising() { return {.on_deadlock = OnDeadlock::raise}; }
+
+TEST(Deadlock, IsAStdExceptionThatCanBeCopied) {
+  static_assert(std::is_base_of_v<std::exception, Deadlock>);
+  const Deadlock original{"text"};
+  const Deadlock copy = original;
+  EXPECT_STREQ(copy.what(), "text");
+}
+
+TEST(Deadlock, NamesOneFiberAndWhatItWaitsFor) {
+  const auto program = [] { Event{}.wait(); };
+  const std::string expected =
+      "deadlock: 1 fiber waits, and nobody is left to wake one\n"
+      "  fiber #1 \"main\" on event wait";
+  EXPECT_EQ(deadlock_of(SimIo{}, program), expected);
+  EXPECT_EQ(deadlock_of(FiberIo{raising()}, program), expected);
+}
+
+TEST(Deadlock, NamesEveryFiberByIdAndObject) {
+  const auto program = [] {
+    Event full{"inbox full"};
+    Event done{std::string{"done"}};
+    nursery({.name = "readers"}, [&](Nursery& n) {
+      n.spawn("first", [&] { full.wait(); });
+      this_fiber::yield();
+      n.spawn([&] {
+        auto on_full = full.on_set();
+        auto on_done = done.on_set();
+        Waitable* const arms[] = {&on_full, &on_done};
+        static_cast<void>(wait(std::span<Waitable* const>{arms}));
+      });
+      this_fiber::yield();
+      n.spawn(std::string{"third"}, [&] { done.wait(); });
+    });
+  };
+  const std::string text = deadlock_of(SimIo{{.seed = 1}}, program);
+  EXPECT_EQ(text,
+            "deadlock: 4 fibers wait, and nobody is left to wake one\n"
+            "  fiber #1 \"main\" on nursery join \"readers\"\n"
+            "  fiber #2 \"first\" on event wait \"inbox full\"\n"
+            "  fiber #3 on event wait \"inbox full\" or event wait \"done\"\n"
+            "  fiber #4 \"third\" on event wait \"done\"");
+}
+
+TEST(Deadlock, AFiberJoinedInPlaceIsNamedToo) {
+  FiberIo io{raising()};
+  const std::string text = deadlock_of(io, [] {
+    nursery([](Nursery& n) { n.spawn("child", [] { Event{"never"}.wait(); }); });
+  });
+  EXPECT_THAT(text, AllOf(HasSubstr("\"child\" on event wait \"never\""), HasSubstr("deadlock: ")));
+}
+
+TEST(Deadlock, IsThrownInEveryWaitButTheJoins) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SimIo io{{.seed = seed}};
+    int caught = 0;
+    io.run([&] {
+      Event never;
+      nursery([&](Nursery& n) {
+        for (int i = 0; i < 5; ++i)
+          n.spawn([&] {
+            try {
+              never.wait();
+            } catch (const Deadlock&) {
+              ++caught;
+            }
+          });
+      });  // joined in good order
+    });
+    EXPECT_EQ(caught, 5);
+  }
+}
+
+TEST(Deadlock, ThrownInAChildItFailsTheNursery) {
+  SimIo io;
+  int unwound = 0;
+  EXPECT_THAT(deadlock_of(io,
+                          [&] {
+                            nursery([&](Nursery& n) {
+                              for (int i = 0; i < 3; ++i)
+                                n.spawn([&] {
+                                  struct Mark {
+                                    int& count;
+                                    ~Mark() { ++count; }
+                                  } mark{unwound};
+                                  Event{}.wait();
+                                });
+                            });
+                          }),
+              HasSubstr("4 fibers wait"));
+  EXPECT_EQ(unwound, 3);
+}
+
+TEST(Deadlock, WhoCatchesItMayWaitAgain) {
+  SimIo io;
+  io.run([] {
+    Event event;
+    for (int i = 0; i < 3; ++i) EXPECT_THROW(event.wait(), Deadlock);
+    nursery([&](Nursery& n) {
+      n.spawn([&] { event.set(); });
+      event.wait();
+    });
+  });
+  EXPECT_THROW(io.run([] { Event{}.wait(); }), Deadlock) << "and the engine may run again";
+  EXPECT_EQ(io.run([] { return 1; }), 1);
+}
+
+TEST(Deadlock, ASleeperIsNotADeadlock) {
+  SimIo sim;
+  sim.run([] {
+    Event event;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        sleep_for(1000h);
+        event.set();
+      });
+      event.wait();
+    });
+    EXPECT_EQ(Clock::now(), Instant{1000h});
+  });
+  FiberIo io{raising()};
+  io.run([] {
+    Event event;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        sleep_for(2ms);
+        event.set();
+      });
+      event.wait();
+    });
+  });
+}
+
+TEST(Deadlock, ACancelledWaitIsNotOne) {
+  FiberIo io{raising()};
+  io.run([] {
+    nursery([](Nursery& n) {
+      n.spawn([] { Event{}.wait(); });
+      this_fiber::yield();
+      n.cancel();
+    });
+  });
+}
+
+TEST(Deadlock, OtherEnginesFibersAreNotListed) {
+  FiberIo outer;
+  outer.run([] {
+    nursery([](Nursery& n) {
+      Event event{"outer event"};
+      n.spawn("outer fiber", [&] { event.wait(); });
+      this_fiber::yield();
+      SimIo inner;
+      const std::string text = deadlock_of(inner, [] { Event{"inner event"}.wait(); });
+      EXPECT_THAT(text, AllOf(HasSubstr("1 fiber waits"), HasSubstr("inner event"),
+                              Not(HasSubstr("outer"))));
+      event.set();
+      this_fiber::yield();
+    });
+  });
+}
+
+// ── FiberIo's three policies ────────────────────────────────────────────────────────────────────
+
+TEST(Deadlock, RaiseThrowsThoughOtherThreadsExist) {
+  std::atomic<bool> stop{false};
+  std::thread other{[&] {
+    while (!stop.load()) std::this_thread::yield();
+  }};
+  FiberIo io{raising()};
+  EXPECT_THAT(deadlock_of(io, [] { Event{}.wait(); }), HasSubstr("event wait"));
+  stop.store(true);
+  other.join();
+}
+
+TEST(Deadlock, AutomaticKeepsWaitingWhileAThreadCouldWake) {
+  Event event, waiting;
+  std::thread waker{[&] {
+    waiting.wait();
+    event.set();
+  }};
+  FiberIo io{{.on_deadlock = OnDeadlock::automatic}};
+  io.run([&] {
+    waiting.set();
+    event.wait();
+  });
+  waker.join();
+}
+
+// What the process writes to its standard error while this object lives.
+class StderrPipe {
+ public:
+  StderrPipe() : saved_(::dup(STDERR_FILENO)) {
+    if (saved_ < 0 || ::pipe2(ends_, O_CLOEXEC) != 0) throw std::runtime_error{"pipe2"};
+    ::dup2(ends_[1], STDERR_FILENO);
+    ::close(ends_[1]);
+  }
+  ~StderrPipe() {
+    restore();
+    ::close(ends_[0]);
+    ::close(saved_);
+  }
+  StderrPipe(const StderrPipe&) = delete;
+  StderrPipe& operator=(const StderrPipe&) = delete;
+
+  void restore() { ::dup2(saved_, STDERR_FILENO); }  // closes the pipe's writing end
+  // Appends what comes next to `text`; false at the end.
+  bool read_more(std::string& text) {
+    char buffer[512];
+    const ssize_t got = ::read(ends_[0], buffer, sizeof buffer);
+    if (got > 0) text.append(buffer, static_cast<std::size_t>(got));
+    return got > 0;
+  }
+
+ private:
+  int saved_;
+  int ends_[2]{};
+};
+
+TEST(Deadlock, ReportPrintsOnceAndKeepsWaiting) {
+  StderrPipe written;
+  std::string text;
+  Event event{"rescued"};
+  FiberIo io{{.on_deadlock = OnDeadlock::report}};
+  std::thread rescuer{[&] {
+    while (text.find("\"rescued\"") == std::string::npos && written.read_more(text)) {
+    }
+    for (int i = 0; i < 10; ++i) {  // the worker finds nothing to do again and again
+      Event ran;
+      EXPECT_TRUE(io.post([&] { ran.set(); }));
+      ran.wait();
+    }
+    event.set();
+  }};
+  io.run([&] { event.wait(); });
+  rescuer.join();
+  written.restore();
+  while (written.read_more(text)) {
+  }
+  EXPECT_EQ(text,
+            "weft: deadlock: 1 fiber waits, and nobody is left to wake one\n"
+            "  fiber #1 \"main\" on event wait \"rescued\"\n");
+}
+
+// This program's main() has a watchdog thread; the child that the test starts has none.
+TEST(Deadlock, AutomaticThrowsInAProcessWithOneThread) {
+  if (std::getenv("WEFT_TEST_ALONE") == nullptr) {
+    const ::weft::testing::ChildResult child = ::weft::testing::run_child(
+        {::weft::testing::sibling_program("deadlock_test"),
+         "--gtest_filter=Deadlock.AutomaticThrowsInAProcessWithOneThread"},
+        {"WEFT_TEST_TIME_SCALE=0", "WEFT_TEST_ALONE=1"});
+    EXPECT_EQ(child.exit_code, 0) << child.output;
+    EXPECT_THAT(child.output, HasSubstr("[  PASSED  ] 1 test"));
+    return;
+  }
+  FiberIo io;
+  EXPECT_THAT(deadlock_of(io, [] { Event{"nobody's"}.wait(); }),
+              HasSubstr("fiber #1 \"main\" on event wait \"nobody's\""));
+}
+
+}  // namespace
+}  // namespace weft

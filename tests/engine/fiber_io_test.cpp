@@ -1,0 +1,1075 @@
+#include <weft/engine.hpp>
+
+#include <weft/arch/fault.hpp>
+#include <weft/arch/sanitizer.hpp>
+#include <weft/event.hpp>
+#include <weft/nursery.hpp>
+#include <weft/sim.hpp>
+#include <weft/this_fiber.hpp>
+#include <weft/time.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+using arch::fault::Site;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr bool kSanitized = arch::kAsan || arch::kTsan;
+
+struct Oddity {
+  int number;
+};
+
+template <class Error, class F>
+std::string text_of(F f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing of the kind was thrown";
+}
+
+std::size_t frames_in_use() {
+  std::size_t count = 0;
+  for_each_frame(
+      [](Fiber& fiber, void* at) { *static_cast<std::size_t*>(at) += fiber.io != nullptr; },
+      &count);
+  return count;
+}
+
+std::size_t mappings() {
+  std::ifstream maps{"/proc/self/maps"};
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) ++count;
+  return count;
+}
+
+// ── run ─────────────────────────────────────────────────────────────────────────────────────────
+
+TEST(FiberIo, RunReturnsValuesOfEveryKind) {
+  FiberIo io;
+  EXPECT_EQ(io.run([] { return 5; }), 5);
+  EXPECT_EQ(io.run([] { return std::string(1'000, 'x'); }).size(), 1'000U);
+  const std::unique_ptr<int> moved = io.run([] { return std::make_unique<int>(7); });
+  EXPECT_EQ(*moved, 7);
+  bool ran = false;
+  io.run([&] { ran = true; });
+  EXPECT_TRUE(ran);
+  struct NoDefault {
+    explicit NoDefault(int value_in) : value(value_in) {}
+    int value;
+  };
+  EXPECT_EQ(io.run([] { return NoDefault{3}; }).value, 3);
+  int there = 0;
+  EXPECT_EQ(io.run([&] { return &there; }), &there);
+  EXPECT_EQ(weft::run([] { return 11; }), 11);
+  weft::run([] {});
+}
+
+TEST(FiberIo, RunThrowsWhatTheRootThrows) {
+  FiberIo io;
+  EXPECT_THROW(io.run([] { throw std::runtime_error{"root"}; }), std::runtime_error);
+  EXPECT_THROW(io.run([]() -> int { throw std::out_of_range{"root"}; }), std::out_of_range);
+  EXPECT_THROW(io.run([] { throw Oddity{1}; }), Oddity);
+  EXPECT_THROW(io.run([] { throw 1; }), int);
+  EXPECT_THROW(io.run([] { nursery([](Nursery& n) { n.spawn([] { throw 'c'; }); }); }), char);
+  EXPECT_THROW(weft::run([] { throw 1.5; }), double);
+  EXPECT_EQ(io.run([] { return 1; }), 1) << "and the engine is as good as before";
+}
+
+TEST(FiberIo, RunAgainAndAgain) {
+  FiberIo io;
+  int sum = 0;
+  for (int i = 0; i < 500; ++i)
+    io.run([&] { nursery([&](Nursery& n) { n.spawn([&] { ++sum; }); }); });
+  EXPECT_EQ(sum, 500);
+}
+
+TEST(FiberIo, RunInsideACatchBlock) {
+  FiberIo io;
+  try {
+    throw Oddity{7};
+  } catch (const Oddity&) {
+    io.run([] {
+      EXPECT_EQ(std::current_exception(), nullptr) << "fibers have their own";
+      try {
+        throw 1;
+      } catch (int) {
+        this_fiber::yield();
+      }
+    });
+    EXPECT_THROW(io.run([] { throw 2; }), int);
+    try {
+      throw;
+    } catch (const Oddity& oddity) {
+      EXPECT_EQ(oddity.number, 7);
+    }
+  }
+}
+
+TEST(FiberIo, RunInADestructorDuringUnwinding) {
+  FiberIo io;
+  int ran = 0;
+  struct Cleanup {
+    FiberIo& io;
+    int& ran;
+    ~Cleanup() {
+      io.run([this] {
+        EXPECT_EQ(std::uncaught_exceptions(), 0);
+        nursery([this](Nursery& n) { n.spawn([this] { ++ran; }); });
+      });
+      EXPECT_EQ(std::uncaught_exceptions(), 1);
+    }
+  };
+  try {
+    const Cleanup cleanup{io, ran};
+    throw Oddity{1};
+  } catch (const Oddity& oddity) {
+    EXPECT_EQ(oddity.number, 1);
+  }
+  EXPECT_EQ(ran, 1);
+}
+
+TEST(FiberIo, RunWhileRunningIsRefused) {
+  FiberIo io;
+  io.run([&] {
+    const std::string text = text_of<std::logic_error>([&] { io.run([] {}); });
+    EXPECT_THAT(text, AllOf(HasSubstr("run()"), HasSubstr("running already")));
+    std::thread{[&] { EXPECT_THROW(io.run([] {}), std::logic_error); }}.join();
+    nursery([&](Nursery& n) {
+      n.spawn([&] { EXPECT_THROW(io.run([] {}), std::logic_error); });
+    });
+  });
+  io.run([] {});
+}
+
+TEST(FiberIo, RunFromTwoThreadsAtOnceRefusesOne) {
+  FiberIo io;
+  std::atomic<int> inside{0};
+  std::atomic<int> ran{0};
+  std::atomic<int> refused{0};
+  const auto often = [&] {
+    for (int i = 0; i < 2'000; ++i) {
+      try {
+        io.run([&] {
+          EXPECT_EQ(inside.fetch_add(1), 0);
+          inside.fetch_sub(1);
+          ran.fetch_add(1);
+        });
+      } catch (const std::logic_error&) {
+        refused.fetch_add(1);
+      }
+    }
+  };
+  std::thread other{often};
+  often();
+  other.join();
+  EXPECT_EQ(ran + refused, 4'000);
+  EXPECT_GT(ran, 0);
+}
+
+TEST(FiberIo, RootCancelledWithoutErrorThrowsInsteadOfReturningGarbage) {
+  FiberIo io;
+  EXPECT_ANY_THROW(io.run([] {
+    Fiber::current().scope->cancel();
+    Event{}.wait();
+    return 1;
+  }));
+  EXPECT_EQ(io.run([] { return 2; }), 2);
+}
+
+TEST(FiberIo, MovesBetweenThreadsFromRunToRun) {
+  FiberIo io;
+  int sum = 0;
+  for (int i = 0; i < 20; ++i)
+    std::thread{[&] {
+      io.run([&] {
+        nursery([&](Nursery& n) {
+          for (int k = 0; k < 10; ++k)
+            n.spawn([&] {
+              this_fiber::yield();
+              sleep_for(1us);
+              ++sum;
+            });
+        });
+      });
+    }}.join();
+  EXPECT_EQ(sum, 200);
+}
+
+TEST(FiberIo, IoIsTheRunningEngine) {
+  FiberIo outer;
+  FiberIo inner;
+  outer.run([&] {
+    EXPECT_EQ(&io(), &outer);
+    EXPECT_EQ(io().kind(), "FiberIo");
+    inner.run([&] { EXPECT_EQ(&io(), &inner); });
+    EXPECT_EQ(&io(), &outer);
+  });
+}
+
+// ── several engines ─────────────────────────────────────────────────────────────────────────────
+
+TEST(FiberIo, EnginesNest) {
+  FiberIo outer;
+  outer.run([] {
+    int sum = 0;
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < 3; ++i)
+        n.spawn([&] {
+          this_fiber::yield();
+          FiberIo inner;
+          sum += inner.run([] {
+            int inside = 0;
+            nursery([&](Nursery& m) {
+              for (int k = 0; k < 4; ++k)
+                m.spawn([&] {
+                  this_fiber::yield();
+                  ++inside;
+                });
+            });
+            SimIo innermost;
+            return inside + innermost.run([] {
+              sleep_for(1h);
+              return 100;
+            });
+          });
+          this_fiber::yield();
+        });
+    });
+    EXPECT_EQ(sum, 312);
+  });
+}
+
+TEST(FiberIo, AnExceptionLeavesANestedEngine) {
+  FiberIo outer;
+  EXPECT_THROW(outer.run([] {
+    try {
+      FiberIo{}.run([] { throw Oddity{1}; });
+    } catch (const Oddity&) {
+      this_fiber::yield();
+      throw;
+    }
+  }),
+               Oddity);
+}
+
+TEST(FiberIo, AnInnerEngineWakesFibersOfTheOuterOne) {
+  FiberIo outer;
+  outer.run([] {
+    Event event;
+    bool woken = false;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        event.wait();
+        woken = true;
+      });
+      this_fiber::yield();
+      FiberIo{}.run([&] { event.set(); });
+      EXPECT_FALSE(woken) << "the outer engine stands still meanwhile";
+    });
+    EXPECT_TRUE(woken);
+  });
+}
+
+TEST(FiberIo, EnginesInSeveralThreadsTalkThroughEvents) {
+  constexpr int kRallies = kSanitized ? 200 : 2'000;
+  Event ping, pong;
+  std::thread other{[&] {
+    FiberIo{}.run([&] {
+      for (int i = 0; i < kRallies; ++i) {
+        ping.wait();
+        ping.reset();
+        pong.set();
+      }
+    });
+  }};
+  FiberIo{}.run([&] {
+    for (int i = 0; i < kRallies; ++i) {
+      ping.set();
+      pong.wait();
+      pong.reset();
+    }
+  });
+  other.join();
+}
+
+// ── options ─────────────────────────────────────────────────────────────────────────────────────
+
+TEST(FiberIo, OptionsThatMakeNoSenseAreRefusedWithAReason) {
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{4'096}, std::size_t{1} << 40, ~std::size_t{0}})
+    EXPECT_THAT(text_of<std::invalid_argument>([&] { FiberIo io{{.stack_bytes = bytes}}; }),
+                AllOf(HasSubstr("stack_bytes"), HasSubstr(std::to_string(bytes)),
+                      HasSubstr("must be")));
+  for (const unsigned workers : {2U, 7U, 4'000'000'000U})
+    EXPECT_THAT(text_of<std::invalid_argument>([&] { FiberIo io{{.workers = workers}}; }),
+                AllOf(HasSubstr("workers"), HasSubstr(std::to_string(workers))));
+}
+
+TEST(FiberIo, OptionsAtTheirLimitsWork) {
+  const auto works = [](const Options& options) {
+    FiberIo io{options};
+    return io.run([] {
+      int sum = 0;
+      nursery([&](Nursery& n) {
+        for (int i = 0; i < 10; ++i)
+          n.spawn([&] {
+            this_fiber::yield();
+            ++sum;
+          });
+      });
+      return sum;
+    });
+  };
+  EXPECT_EQ(works({.workers = 0}), 10);
+  EXPECT_EQ(works({.workers = 1}), 10);
+  EXPECT_EQ(works({.stack_bytes = (kSanitized ? 64U : 16U) * 1024}), 10);
+  EXPECT_EQ(works({.stack_bytes = 100'001}), 10) << "rounded up to pages";
+  EXPECT_EQ(works({.stack_bytes = 64U * 1024 * 1024}), 10);
+}
+
+TEST(FiberIo, StackBytesIsAPromise) {
+  for (const std::size_t bytes : {std::size_t{64} * 1024, std::size_t{100'001}}) {
+    FiberIo io{{.stack_bytes = bytes}};
+    io.run([&] { EXPECT_GT(this_fiber::stack_remaining() + 8 * 1024, bytes); });
+  }
+}
+
+// ── posts and foreign wakes ─────────────────────────────────────────────────────────────────────
+
+TEST(FiberIo, PostIsRefusedWhenNotRunning) {
+  FiberIo io;
+  const auto captured = std::make_shared<int>(0);
+  EXPECT_FALSE(io.post([captured] { ++*captured; }));
+  EXPECT_EQ(captured.use_count(), 1) << "destroyed unrun";
+  io.run([] {});
+  EXPECT_FALSE(io.post([captured] { ++*captured; }));
+  EXPECT_THROW(io.run([] { throw 1; }), int);
+  EXPECT_FALSE(io.post([captured] { ++*captured; }));
+  EXPECT_EQ(captured.use_count(), 1);
+  EXPECT_EQ(*captured, 0);
+}
+
+TEST(FiberIo, PostedFunctionsAreChildrenOfRun) {
+  FiberIo io;
+  int ran = 0;
+  Event all_posted;
+  std::thread poster;
+  io.run([&] {
+    poster = std::thread{[&] {
+      for (int i = 0; i < 100; ++i)
+        EXPECT_TRUE(io.post([&] {
+          this_fiber::yield();
+          sleep_for(1us);
+          nursery([&](Nursery& n) { n.spawn([&] { ++ran; }); });
+        }));
+      all_posted.set();
+    }};
+    all_posted.wait();
+  });  // the root function has returned; its posted siblings are waited for
+  poster.join();
+  EXPECT_EQ(ran, 100);
+}
+
+TEST(FiberIo, PostsOfOneThreadArriveInOrder) {
+  FiberIo io;
+  std::vector<int> order;
+  io.run([&] {
+    Event done;
+    std::thread poster{[&] {
+      for (int i = 0; i < 50; ++i) EXPECT_TRUE(io.post([&, i] { order.push_back(i); }));
+      done.set();
+    }};
+    done.wait();
+    poster.join();
+  });
+  ASSERT_EQ(order.size(), 50U);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+TEST(FiberIo, PostFromAFiberOfItsOwn) {
+  FiberIo io;
+  int ran = 0;
+  io.run([&] {
+    EXPECT_TRUE(io.post([&] { ++ran; }));
+    EXPECT_EQ(ran, 0);
+  });
+  EXPECT_EQ(ran, 1);
+}
+
+TEST(FiberIo, AnExceptionOfAPostedFunctionFailsRun) {
+  FiberIo io;
+  bool root_cancelled = false;
+  EXPECT_THROW(io.run([&]() -> int {
+    std::thread{[&] { EXPECT_TRUE(io.post([] { throw Oddity{3}; })); }}.join();
+    try {
+      Event{}.wait();
+    } catch (const Cancelled&) {
+      root_cancelled = true;
+      throw;
+    }
+    return 1;
+  }),
+               Oddity);
+  EXPECT_TRUE(root_cancelled);
+  EXPECT_THROW(io.run([&] {
+    std::thread{[&] { EXPECT_TRUE(io.post([] { throw 1; })); }}.join();
+    return 5;  // the root succeeds, and yet run() throws
+  }),
+               int);
+  EXPECT_EQ(io.run([] { return 6; }), 6);
+}
+
+TEST(FiberIo, PostedFibersHaveFreshIds) {
+  FiberIo io;
+  std::set<FiberId> ids;
+  int fibers = 0;
+  for (int round = 0; round < 3; ++round)
+    io.run([&] {
+      nursery([&](Nursery& n) {
+        for (int i = 0; i < 300; ++i)
+          n.spawn([&] {
+            ids.insert(this_fiber::id());
+            ++fibers;
+          });
+      });
+      Event done;
+      std::thread poster{[&] {
+        for (int i = 0; i < 300; ++i)
+          EXPECT_TRUE(io.post([&] {
+            ids.insert(this_fiber::id());
+            ++fibers;
+          }));
+        done.set();
+      }};
+      done.wait();
+      poster.join();
+    });
+  EXPECT_EQ(fibers, 1'800);
+  EXPECT_EQ(ids.size(), 1'800U);
+}
+
+// Throws when it is moved into the fiber's frame, after the engine has been let go.
+struct ThrowsLate {
+  ThrowsLate(Event& admitted_in, Event& root_ended_in)
+      : admitted(&admitted_in), root_ended(&root_ended_in) {}
+  ThrowsLate(ThrowsLate&& other) : admitted(other.admitted), root_ended(other.root_ended) {
+    admitted->set();
+    root_ended->wait();
+    throw Oddity{4};
+  }
+  void operator()() const { ADD_FAILURE() << "it was never posted"; }
+  Event* admitted;
+  Event* root_ended;
+};
+
+TEST(FiberIo, PostWhoseMoveThrowsAfterTheRootEndedLetsRunReturn) {
+  for (int round = 0; round < 20; ++round) {
+    FiberIo io;
+    Event admitted, root_ended;
+    std::thread poster;
+    struct SetsAtEnd {
+      Event& event;
+      ~SetsAtEnd() { event.set(); }
+    };
+    io.run([&] {
+      poster = std::thread{[&] {
+        EXPECT_THROW(io.post(ThrowsLate{admitted, root_ended}), Oddity);
+      }};
+      admitted.wait();
+      nursery([&](Nursery& n) { n.spawn([&] { const SetsAtEnd last{root_ended}; }); });
+    });
+    poster.join();
+  }
+}
+
+TEST(FiberIo, PostRacesTheEndOfRun) {
+  FiberIo io;
+  std::atomic<bool> stop{false};
+  std::atomic<int> accepted{0};
+  std::atomic<int> ran{0};
+  std::thread poster{[&] {
+    while (!stop.load()) {
+      if (io.post([&] { ran.fetch_add(1); })) accepted.fetch_add(1);
+      // One at a time: whoever always posts another keeps run() from ending.
+      while (ran.load() != accepted.load()) std::this_thread::yield();
+    }
+  }};
+  for (int i = 0; i < (kSanitized ? 200 : 2'000); ++i) io.run([] { this_fiber::yield(); });
+  stop.store(true);
+  poster.join();
+  EXPECT_EQ(accepted.load(), ran.load()) << "each accepted function ran, each refused one did not";
+}
+
+TEST(FiberIo, AForeignThreadWakesASleepingEngine) {
+  FiberIo io;
+  for (int i = 0; i < 50; ++i) {
+    Event event;
+    std::thread waker;
+    io.run([&] {
+      waker = std::thread{[&] { event.set(); }};
+      event.wait();
+    });
+    waker.join();
+  }
+}
+
+TEST(FiberIo, TheDestructorWaitsForForeignWakersInside) {
+  for (int i = 0; i < (kSanitized ? 100 : 500); ++i) {
+    Event event;
+    std::thread waker;
+    {
+      FiberIo io;
+      io.run([&] {
+        waker = std::thread{[&] { event.set(); }};
+        event.wait();
+      });
+    }  // the waker may still be on its way out of the engine
+    waker.join();
+  }
+}
+
+// ── order ───────────────────────────────────────────────────────────────────────────────────────
+
+TEST(FiberIo, TheNewestUnbornFiberStartsFirst) {
+  FiberIo{}.run([] {
+    std::vector<int> order;
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < 4; ++i) n.spawn([&, i] { order.push_back(i); });
+      this_fiber::yield();
+    });
+    EXPECT_THAT(order, ElementsAre(3, 2, 1, 0));
+  });
+}
+
+// A parked crowd, woken all at once in order of arrival.
+template <class F>
+void crowd(Nursery& n, Event& start, int count, F each) {
+  for (int i = 0; i < count; ++i) {
+    n.spawn([&start, each, i] {
+      start.wait();
+      each(i);
+    });
+    this_fiber::yield();
+  }
+}
+
+TEST(FiberIo, ReadyFibersTakeTurnsFirstInFirstOut) {
+  FiberIo{}.run([] {
+    constexpr int kFibers = 7;
+    Event start;
+    std::vector<int> order;
+    nursery([&](Nursery& n) {
+      crowd(n, start, kFibers, [&order](int i) {
+        for (int turn = 0; turn < 4; ++turn) {
+          order.push_back(i);
+          this_fiber::yield();
+        }
+      });
+      start.set();
+    });
+    ASSERT_EQ(order.size(), 28U);
+    for (std::size_t i = 0; i < order.size(); ++i) EXPECT_EQ(order[i], int(i % kFibers));
+  });
+}
+
+TEST(FiberIo, TheReadyRingOverflowsInOrder) {
+  // ThreadSanitizer knows some 8,000 fibers at most; the ring has 2,048 places.
+  constexpr int kFibers = arch::kTsan ? 3'000 : 10'000;
+  FiberIo io{{.stack_bytes = 64 * 1024}};
+  io.run([&] {
+    Event start;
+    std::vector<int> order;
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < kFibers; ++i) {
+        n.spawn([&, i] {
+          start.wait();
+          for (int turn = 0; turn < 3; ++turn) {
+            order.push_back(i);
+            this_fiber::yield();
+          }
+        });
+        this_fiber::yield();
+      }
+      start.set();
+    });
+    ASSERT_EQ(order.size(), 3U * kFibers);
+    for (std::size_t i = 0; i < order.size(); ++i) ASSERT_EQ(order[i], int(i % kFibers));
+  });
+}
+
+TEST(FiberIo, AWokenFiberRunsNextToItsWaker) {
+  FiberIo{}.run([] {
+    Event start, partner;
+    std::vector<std::string> order;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        partner.wait();
+        order.emplace_back("partner");
+      });
+      this_fiber::yield();
+      crowd(n, start, 3, [&](int i) {
+        order.push_back(std::to_string(i));
+        if (i == 0) partner.set();
+      });
+      start.set();
+    });
+    EXPECT_THAT(order, ElementsAre("0", "partner", "1", "2"));
+  });
+}
+
+TEST(FiberIo, TheNextSlotCannotStarveAReadyFiber) {
+  FiberIo{}.run([] {
+    Event ping, pong, start;
+    int rallies = 0;
+    int rallies_before = -1;
+    bool stop = false;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        while (!stop) {
+          ping.wait();
+          ping.reset();
+          pong.set();
+        }
+      });
+      n.spawn([&] {
+        start.wait();
+        for (; !stop && rallies < 100'000; ++rallies) {
+          ping.set();
+          pong.wait();
+          pong.reset();
+        }
+        stop = true;
+        ping.set();
+      });
+      n.spawn([&] {
+        start.wait();
+        this_fiber::yield();  // ready, behind a pair that hands each other the next slot
+        rallies_before = rallies;
+        stop = true;
+      });
+      for (int i = 0; i < 3; ++i) this_fiber::yield();
+      start.set();
+    });
+    EXPECT_GE(rallies_before, 0);
+    EXPECT_LE(rallies_before, 64) << "bounded turns";
+  });
+}
+
+TEST(FiberIo, TheOldestUnbornFiberIsNotStarvedByTheLiving) {
+  FiberIo{}.run([] {
+    int turns = 0;
+    int turns_before = -1;
+    bool stop = false;
+    nursery([&](Nursery& n) {
+      n.spawn("oldest", [&] {
+        turns_before = turns;
+        stop = true;
+      });
+      n.spawn([&] {
+        for (; !stop && turns < 100'000; ++turns) this_fiber::yield();
+        stop = true;
+      });
+      for (; !stop; ++turns) this_fiber::yield();
+    });
+    EXPECT_GE(turns_before, 0);
+    EXPECT_LE(turns_before, 2 * 61) << "every 61st pick runs the oldest unborn fiber";
+  });
+}
+
+TEST(FiberIo, APostedFunctionIsNotStarvedByTheLiving) {
+  FiberIo io;
+  io.run([&] {
+    int turns = 0;
+    bool stop = false;
+    std::thread{[&] { EXPECT_TRUE(io.post([&] { stop = true; })); }}.join();
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        while (!stop && turns < 100'000) this_fiber::yield();
+      });
+      for (; !stop && turns < 100'000; ++turns) this_fiber::yield();
+    });
+    EXPECT_LE(turns, 2 * 61);
+  });
+}
+
+// ── time ────────────────────────────────────────────────────────────────────────────────────────
+
+void busy_until(Instant when) {
+  while (Clock::now() < when) {
+  }
+}
+
+// Fibers that sleep until `offsets[i]` past a common instant, all due before the worker looks at the
+// time again; the order in which they armed and in which they woke.
+struct Slept {
+  std::vector<int> armed, woken;
+};
+Slept sleep_together(const std::vector<Duration>& offsets) {
+  for (Duration ahead = 5ms;; ahead *= 2) {
+    Slept slept;
+    bool in_time = false;
+    FiberIo{}.run([&] {
+      nursery([&](Nursery& n) {
+        const Instant base = Clock::now() + ahead;
+        for (int i = 0; i < int(offsets.size()); ++i) {
+          n.spawn([&, base, i] {
+            slept.armed.push_back(i);
+            sleep_until(base + offsets[std::size_t(i)]);
+            slept.woken.push_back(i);
+          });
+          this_fiber::yield();
+        }
+        in_time = Clock::now() < base;  // a busy machine may have held us up: again, with more time
+        busy_until(base + *std::max_element(offsets.begin(), offsets.end()));
+      });
+    });
+    if (in_time) return slept;
+  }
+}
+
+TEST(FiberIo, SleepersDueTogetherWakeInOrderOfTheirInstants) {
+  const Slept slept = sleep_together({30us, 10us, 40us, 20us, 50us});
+  EXPECT_THAT(slept.armed, ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_THAT(slept.woken, ElementsAre(1, 3, 0, 2, 4));
+}
+
+TEST(FiberIo, SleepersWithEqualInstantsWakeInOrderOfArming) {
+  const Slept slept = sleep_together({5us, 5us, 5us, 5us, 5us, 5us});
+  EXPECT_THAT(slept.woken, ElementsAre(0, 1, 2, 3, 4, 5));
+}
+
+TEST(FiberIo, SleepsNeverEndEarly) {
+  FiberIo{}.run([] {
+    nursery([](Nursery& n) {
+      for (int i = 0; i < 20; ++i)
+        n.spawn([i] {
+          const Instant before = Clock::now();
+          sleep_for(i * 100us);
+          EXPECT_GE(Clock::now() - before, i * 100us);
+        });
+    });
+  });
+}
+
+TEST(FiberIo, ZeroAndNegativeSleepsYield) {
+  FiberIo{}.run([] {
+    int others = 0;
+    nursery([&](Nursery& n) {
+      n.spawn([&] { ++others; });
+      sleep_for(0ns);
+      EXPECT_EQ(others, 1);
+      n.spawn([&] { ++others; });
+      sleep_for(-1h);
+      EXPECT_EQ(others, 2);
+      n.spawn([&] { ++others; });
+      sleep_until(Instant::min());
+      EXPECT_EQ(others, 3);
+    });
+  });
+}
+
+TEST(FiberIo, AnEndlessSleepEndsByCancellationOnly) {
+  FiberIo{}.run([] {
+    int cancelled = 0;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        EXPECT_THROW(sleep_for(Duration::max()), Cancelled);
+        ++cancelled;
+      });
+      n.spawn([&] {
+        EXPECT_THROW(sleep_for(std::chrono::hours::max()), Cancelled);
+        ++cancelled;
+      });
+      n.spawn([&] {
+        EXPECT_THROW(sleep_until(Instant::max()), Cancelled);
+        ++cancelled;
+      });
+      sleep_for(1ms);
+      n.cancel();
+    });
+    EXPECT_EQ(cancelled, 3);
+  });
+}
+
+TEST(FiberIo, TimersAreNotStarvedByTheLiving) {
+  FiberIo{}.run([] {
+    bool fired = false;
+    int turns_late = 0;
+    nursery([&](Nursery& n) {
+      const Instant due = Clock::now() + 1ms;
+      n.spawn([&, due] {
+        sleep_until(due);
+        fired = true;
+      });
+      while (!fired && turns_late < 100'000) {
+        if (Clock::now() > due) ++turns_late;
+        this_fiber::yield();
+      }
+    });
+    EXPECT_LE(turns_late, 3 * 61);
+  });
+}
+
+TEST(FiberIo, ForkJoinInPlaceDoesNotStarveTimers) {
+  FiberIo{}.run([] {
+    bool fired = false;
+    int joins_late = 0;
+    nursery([&](Nursery& n) {
+      const Instant due = Clock::now() + 1ms;
+      n.spawn([&, due] {
+        sleep_until(due);
+        fired = true;
+      });
+      this_fiber::yield();
+      while (!fired && joins_late < 100'000) {
+        if (Clock::now() > due) ++joins_late;
+        nursery([](Nursery& inner) { inner.spawn([] {}); });
+      }
+    });
+    EXPECT_LE(joins_late, 10 * 61);
+  });
+}
+
+TEST(FiberIo, ForkJoinInPlaceDoesNotStarveTheReadyNorPosts) {
+  FiberIo io;
+  io.run([&] {
+    bool posted = false;
+    bool turned = false;
+    int joins = 0;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        this_fiber::yield();
+        turned = true;
+      });
+      this_fiber::yield();
+      std::thread{[&] { EXPECT_TRUE(io.post([&] { posted = true; })); }}.join();
+      while (!(posted && turned) && joins < 100'000) {
+        ++joins;
+        nursery([](Nursery& inner) { inner.spawn([] {}); });
+      }
+    });
+    EXPECT_LE(joins, 10 * 61);
+  });
+}
+
+TEST(FiberIo, AnIdleEngineSleepsThroughManyTimers) {
+  FiberIo{}.run([] {
+    int woken = 0;
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < 200; ++i)
+        n.spawn([&, i] {
+          sleep_for((i * 37) % 100 * 20us);
+          ++woken;
+        });
+    });
+    EXPECT_EQ(woken, 200);
+  });
+}
+
+// ── faults ──────────────────────────────────────────────────────────────────────────────────────
+
+// Children that all live at the same time, so each needs a stack.
+std::string run_children(FiberIo& io, int count, int& ended) {
+  return text_of<OutOfStacks>([&] {
+    io.run([&] {
+      Event all_live;
+      nursery([&](Nursery& n) {
+        for (int i = 0; i < count; ++i) {
+          n.spawn([&] {
+            all_live.wait();
+            ++ended;
+          });
+          this_fiber::yield();
+        }
+        all_live.set();
+      });
+    });
+  });
+}
+
+TEST(FiberIo, NoStackForTheRootFailsRun) {
+  FiberIo io;
+  {
+    const arch::fault::Scoped no_memory{Site::mmap, {.every = 1}};
+    bool ran = false;
+    EXPECT_THAT(text_of<OutOfStacks>([&] { io.run([&] { ran = true; }); }),
+                AllOf(HasSubstr("mmap"), HasSubstr("ENOMEM")));
+    EXPECT_FALSE(ran);
+    EXPECT_GT(no_memory.failures(), 0U);
+  }
+  EXPECT_EQ(io.run([] { return 4; }), 4) << "when memory is back the engine works";
+}
+
+void expect_orderly_failure(Site site, int error, const char* named) {
+  SCOPED_TRACE(named);
+  const std::size_t frames = frames_in_use();
+  {
+    FiberIo io{{.stack_bytes = 64 * 1024}};
+    int ended = 0;
+    std::string text;
+    {
+      // The first slab and its guards succeed; the children outgrow them.
+      io.run([] {});
+      const arch::fault::Scoped fault{site, {.every = 1, .error = error}};
+      text = run_children(io, 2'000, ended);
+      EXPECT_GT(fault.failures(), 0U);
+    }
+    EXPECT_THAT(text, HasSubstr(named)) << "the failure of a child, thrown by its nursery";
+    EXPECT_LT(ended, 2'000);
+    EXPECT_EQ(frames_in_use(), frames) << "every child's frame was given back";
+    ended = 0;
+    run_children(io, 2'000, ended);
+    EXPECT_EQ(ended, 2'000) << "the engine is usable afterwards";
+  }
+  EXPECT_EQ(frames_in_use(), frames);
+}
+
+TEST(FiberIo, NoMemoryForStacksIsTheChildsFailure) {
+  expect_orderly_failure(Site::mmap, ENOMEM, "mmap");
+}
+
+TEST(FiberIo, NoGuardForStacksIsTheChildsFailure) {
+  expect_orderly_failure(Site::madvise_guard, ENOMEM, "MADV_GUARD_INSTALL");
+}
+
+TEST(FiberIo, GuardsFallBackToMprotectAndFailWithIt) {
+  const arch::fault::Scoped no_kernel_guards{Site::madvise_guard, {.every = 1, .error = EINVAL}};
+  FiberIo io{{.stack_bytes = 64 * 1024}};
+  int ended = 0;
+  run_children(io, 100, ended);
+  EXPECT_EQ(ended, 100) << "mprotect does instead";
+  expect_orderly_failure(Site::mprotect, ENOMEM, "mprotect");
+}
+
+TEST(FiberIo, OutOfStacksCanBeCaughtBesideTheNursery) {
+  FiberIo io{{.stack_bytes = 64 * 1024}};
+  io.run([] {
+    int ended = 0;
+    {
+      const arch::fault::Scoped no_memory{Site::mmap, {.every = 1}};
+      const arch::fault::Scoped no_guards{Site::madvise_guard, {.every = 1}};
+      const arch::fault::Scoped no_mprotect{Site::mprotect, {.every = 1}};
+      EXPECT_THROW(nursery([&](Nursery& n) {
+                     for (int i = 0; i < 500; ++i) {
+                       n.spawn([&] {
+                         sleep_for(1h);
+                         ++ended;
+                       });
+                       this_fiber::yield();
+                     }
+                   }),
+                   OutOfStacks);
+    }
+    EXPECT_EQ(ended, 0);
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < 500; ++i)
+        n.spawn([&] {
+          sleep_for(1us);
+          ++ended;
+        });
+    });
+    EXPECT_EQ(ended, 500);
+  });
+}
+
+TEST(FiberIo, ChildrenAmongRandomFaultsAllEndOneWayOrTheOther) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE(seed);
+    FiberIo io{{.stack_bytes = 64 * 1024}};
+    const arch::fault::Scoped maps{Site::mmap, {.probability = 0.3, .seed = seed}};
+    const arch::fault::Scoped guards{Site::madvise_guard, {.probability = 0.3, .seed = seed}};
+    const auto captured = std::make_shared<int>(0);
+    try {
+      io.run([&] {
+        for (int round = 0; round < 5; ++round) {
+          try {
+            nursery([&](Nursery& n) {
+              for (int i = 0; i < 300; ++i)
+                n.spawn([captured] {
+                  this_fiber::yield();
+                  sleep_for(1us);
+                });
+            });
+          } catch (const OutOfStacks&) {
+          }
+          EXPECT_EQ(captured.use_count(), 1);
+        }
+      });
+    } catch (const OutOfStacks&) {  // the root's own
+    }
+    EXPECT_EQ(captured.use_count(), 1);
+  }
+}
+
+// ── orderly end ─────────────────────────────────────────────────────────────────────────────────
+
+TEST(FiberIo, EverythingIsGivenBack) {
+  const auto use = [] {
+    FiberIo io{{.stack_bytes = 64 * 1024}};
+    for (int i = 0; i < 3; ++i) {
+      try {
+        io.run([i] {
+          nursery([i](Nursery& n) {
+            for (int k = 0; k < 500; ++k)
+              n.spawn([i, k] {
+                sleep_for(k * 1us);
+                if (i == 1 && k == 250) throw Oddity{k};
+              });
+          });
+        });
+      } catch (const Oddity&) {
+      }
+    }
+  };
+  use();
+  const std::size_t frames = frames_in_use();
+  const std::uint64_t made = frames_made();
+  const std::size_t maps = mappings();
+  for (int i = 0; i < 5; ++i) use();
+  EXPECT_EQ(frames_in_use(), frames);
+  EXPECT_EQ(frames_made(), made);
+  if constexpr (!kSanitized) {
+    EXPECT_LE(mappings(), maps + 2) << "stacks are unmapped";
+  }
+}
+
+TEST(FiberIo, AnEngineThatNeverRanIsDestroyedQuietly) {
+  for (int i = 0; i < 100; ++i) FiberIo io;
+  SUCCEED();
+}
+
+TEST(FiberIo, ManyEnginesAtOnce) {
+  std::vector<std::unique_ptr<FiberIo>> engines;
+  for (int i = 0; i < 50; ++i) engines.push_back(std::make_unique<FiberIo>());
+  int sum = 0;
+  for (const auto& engine : engines)
+    engine->run([&] { nursery([&](Nursery& n) { n.spawn([&] { ++sum; }); }); });
+  for (auto it = engines.rbegin(); it != engines.rend(); ++it) (*it)->run([&] { ++sum; });
+  EXPECT_EQ(sum, 100);
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,201 @@
+#include "engine/local_queue.hpp"
+
+#include <weft/core/frame_pool.hpp>
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <random>
+#include <vector>
+
+namespace weft::engine {
+namespace {
+
+// RUNNABLE frames with ids, and home again at the end.
+class Frames {
+ public:
+  explicit Frames(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      Fiber& fiber = cache_.take(FrameSize::small);
+      fiber.id = i;
+      fiber.word.mark_reborn();
+      fiber.word.mark_runnable(Actor::spawner);
+      fibers_.push_back(&fiber);
+    }
+  }
+  ~Frames() {
+    for (Fiber* fiber : fibers_) {
+      fiber->id = 0;
+      cache_.give(*fiber);
+    }
+  }
+  Frames(const Frames&) = delete;
+  Frames& operator=(const Frames&) = delete;
+  Fiber& operator[](std::size_t i) { return *fibers_[i]; }
+
+ private:
+  FrameCache cache_;
+  std::vector<Fiber*> fibers_;
+};
+
+TEST(FreshQueue, TheNewestFromOneEndAndTheOldestFromTheOther) {
+  Frames frames{5};
+  FreshQueue queue;
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(queue.newest(), nullptr);
+  EXPECT_EQ(queue.pop_newest(), nullptr);
+  EXPECT_EQ(queue.pop_oldest(), nullptr);
+  for (std::size_t i = 0; i < 5; ++i) queue.push(frames[i]);
+  EXPECT_EQ(queue.newest(), &frames[4]);
+  EXPECT_EQ(queue.pop_newest(), &frames[4]);
+  EXPECT_EQ(queue.pop_oldest(), &frames[0]);
+  EXPECT_EQ(queue.pop_newest(), &frames[3]);
+  EXPECT_EQ(queue.pop_oldest(), &frames[1]);
+  EXPECT_EQ(queue.pop_oldest(), &frames[2]);
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(FreshQueue, GrowsAsFarAsNeeded) {
+  constexpr std::size_t kFibers = 50'000;
+  Frames frames{kFibers};
+  FreshQueue queue;
+  for (std::size_t i = 0; i < kFibers; ++i) queue.push(frames[i]);
+  for (std::size_t i = 0; i < kFibers / 2; ++i) {
+    ASSERT_EQ(queue.pop_oldest(), &frames[i]);
+    ASSERT_EQ(queue.pop_newest(), &frames[kFibers - 1 - i]);
+  }
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(FreshQueue, AgreesWithADequeWhileItWrapsAndGrows) {
+  Frames frames{2'000};
+  FreshQueue queue;
+  std::deque<Fiber*> expected;
+  std::deque<Fiber*> idle;
+  for (std::size_t i = 0; i < 2'000; ++i) idle.push_back(&frames[i]);
+  std::mt19937 random{11};
+  for (int step = 0; step < 100'000; ++step) {
+    const bool grow = step / 10'000 % 2 == 0;  // waves
+    if (!idle.empty() && random() % 10 < (grow ? 6U : 4U)) {
+      queue.push(*idle.front());
+      expected.push_back(idle.front());
+      idle.pop_front();
+    } else if (!expected.empty() && random() % 3 == 0) {
+      ASSERT_EQ(queue.pop_oldest(), expected.front());
+      idle.push_back(expected.front());
+      expected.pop_front();
+    } else if (!expected.empty()) {
+      ASSERT_EQ(queue.newest(), expected.back());
+      ASSERT_EQ(queue.pop_newest(), expected.back());
+      idle.push_back(expected.back());
+      expected.pop_back();
+    }
+    ASSERT_EQ(queue.empty(), expected.empty());
+  }
+}
+
+TEST(ReadyQueue, IsFirstInFirstOut) {
+  Frames frames{3};
+  ReadyQueue queue;
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(queue.pop(), nullptr);
+  for (std::size_t i = 0; i < 3; ++i) queue.push(frames[i]);
+  EXPECT_EQ(queue.pop(), &frames[0]);
+  queue.push(frames[0]);
+  EXPECT_EQ(queue.pop(), &frames[1]);
+  EXPECT_EQ(queue.pop(), &frames[2]);
+  EXPECT_EQ(queue.pop(), &frames[0]);
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(ReadyQueue, KeepsItsOrderBeyondTheRing) {
+  constexpr std::size_t kFibers = 10'000;  // the ring has 2,048 places
+  Frames frames{kFibers};
+  ReadyQueue queue;
+  for (std::size_t i = 0; i < kFibers; ++i) queue.push(frames[i]);
+  for (std::size_t turn = 0; turn < 3 * kFibers; ++turn) {
+    Fiber* const fiber = queue.pop();
+    ASSERT_EQ(fiber, &frames[turn % kFibers]);
+    queue.push(*fiber);  // as a yielding fiber does
+  }
+  for (std::size_t i = 0; i < kFibers; ++i) ASSERT_EQ(queue.pop(), &frames[i]);
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(ReadyQueue, AgreesWithADequeAroundTheEdgeOfTheRing) {
+  Frames frames{4'096};
+  ReadyQueue queue;
+  std::deque<Fiber*> expected;
+  std::deque<Fiber*> idle;
+  for (std::size_t i = 0; i < 4'096; ++i) idle.push_back(&frames[i]);
+  std::mt19937 random{13};
+  for (int step = 0; step < 200'000; ++step) {
+    const bool grow = step / 5'000 % 2 == 0;
+    if (!idle.empty() && random() % 10 < (grow ? 9U : 2U)) {
+      queue.push(*idle.front());
+      expected.push_back(idle.front());
+      idle.pop_front();
+    } else if (!expected.empty()) {
+      ASSERT_EQ(queue.pop(), expected.front());
+      idle.push_back(expected.front());
+      expected.pop_front();
+    }
+    ASSERT_EQ(queue.empty(), expected.empty());
+  }
+}
+
+// ── F2: only a runnable fiber is in a run queue, checked at each end ────────────────────────────
+
+TEST(LocalQueueDeathTest, F2_PushOfAFiberThatIsNotRunnableTraps) {
+  if constexpr (!spec::kSpecAssert) GTEST_SKIP() << "rules are checked in checked builds only";
+  EXPECT_DEATH(
+      {
+        Frames frames{1};
+        frames[0].word.mark_running();
+        FreshQueue queue;
+        queue.push(frames[0]);
+      },
+      "spec violated: F2 only_runnable_is_queued");
+  EXPECT_DEATH(
+      {
+        Frames frames{1};
+        frames[0].word.mark_running();
+        ReadyQueue queue;
+        queue.push(frames[0]);
+      },
+      "spec violated: F2 only_runnable_is_queued");
+}
+
+TEST(LocalQueueDeathTest, F2_PopOfAFiberThatIsNotRunnableTraps) {
+  if constexpr (!spec::kSpecAssert) GTEST_SKIP() << "rules are checked in checked builds only";
+  EXPECT_DEATH(
+      {
+        Frames frames{1};
+        FreshQueue queue;
+        queue.push(frames[0]);
+        frames[0].word.mark_running();
+        static_cast<void>(queue.pop_newest());
+      },
+      "spec violated: F2 only_runnable_is_queued");
+  EXPECT_DEATH(
+      {
+        Frames frames{1};
+        FreshQueue queue;
+        queue.push(frames[0]);
+        frames[0].word.mark_running();
+        static_cast<void>(queue.pop_oldest());
+      },
+      "spec violated: F2 only_runnable_is_queued");
+  EXPECT_DEATH(
+      {
+        Frames frames{1};
+        ReadyQueue queue;
+        queue.push(frames[0]);
+        frames[0].word.mark_running();
+        static_cast<void>(queue.pop());
+      },
+      "spec violated: F2 only_runnable_is_queued");
+}
+
+}  // namespace
+}  // namespace weft::engine

@@ -1,0 +1,215 @@
+#include "engine/schedule.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace weft::engine {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::size_t> choices(Schedule& schedule, std::size_t times, std::size_t of) {
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < times; ++i) all.push_back(schedule.choose(of));
+  return all;
+}
+
+std::string refusal(std::string_view text) {
+  try {
+    const Schedule schedule{0, text};
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(Schedule, TheSameSeedGivesTheSameChoices) {
+  Schedule a{42, {}}, b{42, {}};
+  EXPECT_EQ(choices(a, 1'000, 7), choices(b, 1'000, 7));
+  EXPECT_EQ(a.text(), b.text());
+}
+
+TEST(Schedule, DifferentSeedsDiffer) {
+  std::set<std::vector<std::size_t>> all;
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    Schedule schedule{seed, {}};
+    all.insert(choices(schedule, 20, 10));
+  }
+  EXPECT_EQ(all.size(), 200U);
+}
+
+// Fixed for all time: a seed in a bug report must mean the same tomorrow.
+TEST(Schedule, TheGeneratorIsPartOfTheFormat) {
+  Schedule schedule{1, {}};
+  EXPECT_THAT(choices(schedule, 10, 10), ElementsAre(5, 7, 9, 4, 4, 7, 8, 5, 2, 7));
+  EXPECT_EQ(schedule.text(), "w1:1:5.7.9.4x2.7.8.5.2.7");
+}
+
+TEST(Schedule, ChoicesAreInRangeAndEvenlySpread) {
+  Schedule schedule{3, {}};
+  std::vector<int> counts(10, 0);
+  for (int i = 0; i < 100'000; ++i) {
+    const std::size_t choice = schedule.choose(10);
+    ASSERT_LT(choice, 10U);
+    ++counts[choice];
+  }
+  for (const int count : counts) {
+    EXPECT_GT(count, 9'000);
+    EXPECT_LT(count, 11'000);
+  }
+}
+
+TEST(Schedule, AChoiceOfOneIsAStepAndCostsNothing) {
+  Schedule schedule{5, {}};
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(schedule.choose(1), 0U);
+  EXPECT_EQ(schedule.steps(), 100U);
+  EXPECT_EQ(schedule.text(), "w1:5:");
+}
+
+TEST(Schedule, TextIsShortForRunsOfEqualChoices) {
+  Schedule schedule{0xabcdef, "w1:abcdef:0x100.1.2x3"};
+  choices(schedule, 104, 5);
+  EXPECT_EQ(schedule.text(), "w1:abcdef:0x100.1.2x3");
+}
+
+TEST(Schedule, TextRoundTrips) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    Schedule original{seed * 0x123456789abcdefU, {}};
+    std::mt19937 random{static_cast<std::uint32_t>(seed)};
+    std::vector<std::size_t> sizes;
+    std::vector<std::size_t> made;
+    for (int i = 0; i < 200; ++i) sizes.push_back(1 + random() % 5);
+    for (const std::size_t size : sizes) made.push_back(original.choose(size));
+    Schedule replayed{999, original.text()};
+    for (std::size_t i = 0; i < sizes.size(); ++i) ASSERT_EQ(replayed.choose(sizes[i]), made[i]);
+    EXPECT_EQ(replayed.text(), original.text());
+    // Past its end the replay goes on as the original would have.
+    EXPECT_EQ(choices(replayed, 50, 9), choices(original, 50, 9));
+  }
+}
+
+TEST(Schedule, AReplayedChoiceThatDoesNotFitIsMadeBySeed) {
+  Schedule schedule{0, "w1:7:4.9.0"};
+  Schedule by_seed{7, {}};
+  const std::vector<std::size_t> expected = choices(by_seed, 3, 5);
+  EXPECT_EQ(schedule.choose(5), 4U);
+  EXPECT_EQ(schedule.choose(5), expected[1]) << "9 is not one of 5";
+  EXPECT_EQ(schedule.choose(5), 0U);
+}
+
+TEST(Schedule, TheHashIsFnvOfTheFacts) {
+  Schedule schedule{0, {}};
+  EXPECT_EQ(schedule.hash(), 0xcbf29ce484222325U);
+  schedule.note(0);
+  const std::uint64_t zero = schedule.hash();
+  schedule.note(1);
+  EXPECT_NE(schedule.hash(), zero);
+  Schedule swapped{0, {}};
+  swapped.note(1);
+  swapped.note(0);
+  EXPECT_NE(swapped.hash(), schedule.hash()) << "order matters";
+}
+
+TEST(Schedule, TextsThatAreNotSchedulesAreRefusedWithAReason) {
+  const auto because = [](const char* reason) {
+    return AllOf(HasSubstr("not a schedule"), HasSubstr(reason));
+  };
+  EXPECT_THAT(refusal("nonsense"), because("w1:"));
+  EXPECT_THAT(refusal("w"), because("w1:"));
+  EXPECT_THAT(refusal("w2:0:1.2"), because("w1:"));
+  EXPECT_THAT(refusal(" w1:0:"), because("w1:"));
+  EXPECT_THAT(refusal("w1:"), because("number"));
+  EXPECT_THAT(refusal("w1::1"), because("number"));
+  EXPECT_THAT(refusal("w1:xyz:1"), because("number"));
+  EXPECT_THAT(refusal("w1:-1:1"), because("number"));
+  EXPECT_THAT(refusal("w1:11112222333344445:1"), because("number"));
+  EXPECT_THAT(refusal("w1:5"), because("':'"));
+  EXPECT_THAT(refusal("w1:5;1"), because("':'"));
+  EXPECT_THAT(refusal("w1:5:a"), because("number"));
+  EXPECT_THAT(refusal("w1:5:1.."), because("number"));
+  EXPECT_THAT(refusal("w1:5:1.2."), because("'.'"));
+  EXPECT_THAT(refusal("w1:5:1,2"), because("'.'"));
+  EXPECT_THAT(refusal("w1:5:1x"), because("number"));
+  EXPECT_THAT(refusal("w1:5:1x2x3"), because("'.'"));
+  EXPECT_THAT(refusal("w1:5:.1"), because("number"));
+  EXPECT_THAT(refusal("w1:5:4294967296"), because("number"));
+  EXPECT_THAT(refusal("w1:5:1x4294967295"), because("too long"));
+  EXPECT_THAT(refusal(std::string{"w1:5:1\0.2", 9}), because("'.'"));
+  EXPECT_EQ(refusal("w1:0:"), "accepted");
+  EXPECT_EQ(refusal("w1:ffffffffffffffff:0.1x2.3"), "accepted");
+}
+
+std::size_t resident_pages() {
+  std::ifstream statm{"/proc/self/statm"};
+  std::size_t total = 0;
+  std::size_t resident = 0;
+  statm >> total >> resident;
+  return resident;
+}
+
+TEST(Schedule, AShortTextDoesNotCostMuchMemory) {
+  const std::size_t before = resident_pages();
+  std::size_t most = before;
+  try {
+    Schedule schedule{0, "w1:5:0x200000000"};
+    most = resident_pages();
+    EXPECT_EQ(schedule.choose(4), 0U) << "it was accepted, so it is followed";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("too long"));
+  }
+  EXPECT_LT(most - before, 64U * 256) << "64 MiB";
+}
+
+TEST(Schedule, AHugeTextIsQuotedInPartOnly) {
+  EXPECT_LT(refusal(std::string(1'000'000, 'z')).size(), 300U);
+}
+
+// A replay string comes from a bug report: whatever it is, the answer is a schedule or a refusal.
+TEST(Schedule, MutatedTextsAreAcceptedOrRefusedNothingElse) {
+  std::mt19937 random{2024};
+  constexpr std::string_view kAlphabet = "w1:x.0123456789abcdef-+ \t";
+  int accepted = 0;
+  int refused = 0;
+  for (int round = 0; round < 5'000; ++round) {
+    Schedule original{random(), {}};
+    choices(original, 1 + random() % 30, 2 + random() % 4);
+    std::string text = original.text();
+    for (auto edits = 1 + random() % 3; edits > 0; --edits) {
+      const std::size_t at = random() % text.size();
+      const char letter = random() % 8 == 0 ? static_cast<char>(random())
+                                            : kAlphabet[random() % kAlphabet.size()];
+      switch (random() % 4) {
+        case 0: text[at] = letter; break;
+        case 1: text.insert(at, 1, letter); break;
+        case 2: text.erase(at, 1); break;
+        default: text.resize(at + 1); break;
+      }
+      if (text.empty()) text = "w";
+    }
+    try {
+      Schedule schedule{0, text};
+      for (int i = 0; i < 50; ++i) ASSERT_LT(schedule.choose(3), 3U);
+      const Schedule again{0, schedule.text()};
+      ++accepted;
+    } catch (const std::invalid_argument& error) {
+      ASSERT_THAT(error.what(), HasSubstr("not a schedule"));
+      ++refused;
+    }
+  }
+  EXPECT_GT(accepted, 100);
+  EXPECT_GT(refused, 1'000);
+}
+
+}  // namespace
+}  // namespace weft::engine

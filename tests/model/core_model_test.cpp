@@ -1,0 +1,33 @@
+// Explores every model of the shipped protocols. Each prints executions and how far it got.
+#include "core_models.hpp"
+
+#include <gtest/gtest.h>
+
+#include <support/watchdog.hpp>
+
+namespace weft::model {
+namespace {
+
+class CoreModels : public ::testing::TestWithParam<CoreModel> {};
+
+TEST_P(CoreModels, HoldInEveryExecution) {
+  const CoreModel& model = GetParam();
+  const Result result = explore({.name = model.name,
+                                 .mode = model.mode,
+                                 .bound = model.bound,
+                                 .max_seconds = testing::long_budget() ? 600.0 : 40.0},
+                                model.setup);
+  EXPECT_FALSE(result.failed) << result.report;
+  EXPECT_TRUE(result.complete) << "only " << result.executions << " executions";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CoreModels, ::testing::ValuesIn(core_models()),
+                         [](const auto& test) {
+                           std::string name;
+                           for (const char* c = test.param.name; *c; ++c)
+                             if (std::isalnum(static_cast<unsigned char>(*c))) name += *c;
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace weft::model

@@ -1,0 +1,48 @@
+// Trace: what one execution did, recorded as data while it runs and printed afterwards.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "explorer/fault.hpp"
+#include "explorer/limits.hpp"
+#include "explorer/operation.hpp"
+
+namespace weft::model {
+
+struct TraceValues {
+  std::uint64_t value = 0;      // read, written, or chosen
+  std::uint64_t operand = 0;    // of a read-modify-write; the expected value of a compare-exchange
+  Stamp from = 0;               // the store that was read
+  Stamp newest = 0;             // the newest store at that moment
+  ThreadId writer = kNoThread;  // whose store was read
+  Site writer_site{};
+  enum class Result : std::uint8_t {
+    plain,
+    failed,
+    spurious,
+    slept,
+    returned,
+    early
+  } result = Result::plain;
+};
+
+struct TraceEntry {
+  unsigned step;
+  ThreadId thread;
+  OpKind kind;
+  std::memory_order order;
+  PlaceId place;
+  Site site;
+  TraceValues values;
+};
+
+struct Trace {
+  std::vector<TraceEntry> entries;
+  std::map<PlaceId, std::string> names;  // model::name()
+};
+
+}  // namespace weft::model

@@ -1,0 +1,142 @@
+#include "model_engine.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace weft {
+
+// Models give their carriers all the frames they need; the pool itself is not part of them.
+void FrameCache::refill(std::size_t) { model::check(false, "the model has no frame left"); }
+void FrameCache::give_batch(std::size_t, std::uint32_t) noexcept {}
+void FrameCache::give_all() noexcept {}
+
+namespace model {
+namespace {
+
+constexpr std::size_t kStack = 64 * 1024;
+
+// One execution at a time: stacks are used again by the next.
+std::byte* stack_top(std::size_t i) {
+  alignas(16) static std::array<std::array<std::byte, kStack>, kFibersMax> stacks;
+  return stacks[i].data() + kStack;
+}
+
+}  // namespace
+
+ModelEngine::Worker::Worker(Io& io) : strand(base, ground) {
+  base.io = &io;
+  base.strand = &strand;
+  current = &base;
+  exceptions = &arch::thread_exception_state();
+}
+
+ModelEngine::ModelEngine() = default;
+
+void ModelEngine::fiber(void (*body)(void*), void* argument) {
+  struct Body {
+    void (*body)(void*);
+    void* argument;
+    void operator()() && { body(argument); }
+  };
+  Fiber& fiber = frames_[frames_used_++];
+  ::new (fiber.room) Body{body, argument};
+  fiber.closure = &ClosureOf<Body>::kClosure;
+  fiber.scope = &home_;
+  fiber.io = this;
+  fiber.id = frames_used_;
+  fiber.word.mark_reborn();
+  fiber.word.mark_runnable(Actor::spawner);
+  ++live_;
+  queue_[queued_++] = &fiber;
+}
+
+void ModelEngine::run_fiber(void* who, std::uintptr_t how) {
+  Fiber& self = Fiber::current();
+  arrive(self, {who, how});
+  Home& home = static_cast<Home&>(*self.scope);
+  run_closure(self);
+  home.children_ended(1);
+  leave_for_ever(self, self.io->successor(self, Departure::finish));
+}
+
+void ModelEngine::work() {
+  Worker worker{*this};
+  // Two of the frames that no fiber uses yet are this worker's to spawn with.
+  {
+    const Locked locked{lock_};
+    for (int i = 0; i < 2 && frames_used_ < kFibersMax; ++i)
+      worker.frames.give(frames_[frames_used_++]);
+  }
+  thread_slot() = &worker;
+  while (Fiber* const fiber = pop()) {
+    if (!fiber->strand) {
+      const auto i = static_cast<std::size_t>(fiber - frames_.data());
+      fiber->strand = ::new (stack_top(i) - 256) Strand{*fiber, grounds_[i]};
+      grounds_[i].stack = reinterpret_cast<arch::Stack*>(&grounds_[i]);  // not a thread's own
+      arch::make_context(fiber->context, fiber->strand, &run_fiber);
+    }
+    switch_fibers(worker.base, *fiber, Departure::none);
+  }
+  thread_slot() = nullptr;
+}
+
+void ModelEngine::start(Fiber& fiber) {
+  fiber.id = static_cast<FiberId>(&fiber - frames_.data()) + 1;
+  push(fiber);
+}
+
+Fiber& ModelEngine::successor(Fiber& self, Departure how) noexcept {
+  if (how == Departure::park && self.word.verdict() != Verdict::none()) return self;
+  return here().base;
+}
+
+void ModelEngine::departed(Fiber& fiber, Departure how) noexcept {
+  if (how == Departure::finish) return recycle_frame(fiber, here());
+  fiber.word.mark_runnable(Actor::worker);
+  push(fiber);
+}
+
+void ModelEngine::resume(FiberList fibers) noexcept {
+  while (Fiber* const fiber = fibers.pop_front()) push(*fiber);
+}
+
+void ModelEngine::push(Fiber& fiber) {
+  {
+    const Locked locked{lock_};
+    const auto end = queue_.begin() + static_cast<std::ptrdiff_t>(queued_);
+    check(std::find(queue_.begin(), end, &fiber) == end, "F4: a fiber is in the queue already");
+    queue_[queued_++] = &fiber;
+  }
+  changes_.fetch_add(1, std::memory_order_release);
+  Sync::wake(changes_, 1);
+}
+
+Fiber* ModelEngine::pop() {
+  for (;;) {
+    const std::uint32_t seen = changes_.load(std::memory_order_acquire);
+    {
+      const Locked locked{lock_};
+      if (queued_ != 0) {
+        Fiber* const first = queue_[0];
+        std::move(queue_.begin() + 1, queue_.begin() + static_cast<std::ptrdiff_t>(queued_),
+                  queue_.begin());
+        --queued_;
+        return first;
+      }
+      if (live_ == 0) return nullptr;
+    }
+    Sync::sleep(changes_, seen);
+  }
+}
+
+void ModelEngine::fiber_ended() {
+  {
+    const Locked locked{lock_};
+    if (--live_ != 0) return;
+  }
+  changes_.fetch_add(1, std::memory_order_release);
+  Sync::wake(changes_, 8);
+}
+
+}  // namespace model
+}  // namespace weft

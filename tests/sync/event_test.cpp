@@ -1,0 +1,262 @@
+#include <weft/event.hpp>
+
+#include <weft/engine.hpp>
+#include <weft/nursery.hpp>
+#include <weft/sim.hpp>
+#include <weft/this_fiber.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace weft {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+void on_both_engines(const std::function<void()>& f) {
+  {
+    SCOPED_TRACE("FiberIo");
+    FiberIo{}.run(f);
+  }
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
+    SimIo{{.seed = seed}}.run(f);
+  }
+}
+
+TEST(Event, IsAFlag) {
+  Event event;
+  EXPECT_FALSE(event.is_set());
+  event.set();
+  EXPECT_TRUE(event.is_set());
+  event.set();
+  EXPECT_TRUE(event.is_set()) << "idempotent";
+  event.reset();
+  EXPECT_FALSE(event.is_set());
+  event.reset();
+  EXPECT_FALSE(event.is_set());
+}
+
+TEST(Event, WaitOnASetEventReturnsWithoutParking) {
+  on_both_engines([] {
+    Event event;
+    event.set();
+    int others = 0;
+    nursery([&](Nursery& n) {
+      n.spawn([&] { ++others; });
+      event.wait();
+      event.wait();
+      EXPECT_EQ(others, 0) << "nobody else has run";
+      EXPECT_TRUE(event.is_set()) << "a wait does not consume it";
+    });
+  });
+}
+
+TEST(Event, WakesEveryWaiter) {
+  on_both_engines([] {
+    constexpr int kWaiters = 50;
+    Event event;
+    std::vector<int> woken(kWaiters, 0);
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < kWaiters; ++i)
+        n.spawn([&, i] {
+          event.wait();
+          ++woken[std::size_t(i)];
+        });
+      n.spawn([&] {
+        for (int i = 0; i < 200; ++i) this_fiber::yield();
+        EXPECT_THAT(woken, Each(0));
+        event.set();
+      });
+    });
+    EXPECT_THAT(woken, Each(1));
+  });
+}
+
+TEST(Event, WakesInOrderOfArrival) {
+  FiberIo{}.run([] {
+    Event event;
+    std::vector<int> order;
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < 5; ++i) {
+        n.spawn([&, i] {
+          event.wait();
+          order.push_back(i);
+        });
+        this_fiber::yield();  // it waits before the next is spawned
+      }
+      event.set();
+    });
+    EXPECT_THAT(order, ElementsAre(0, 1, 2, 3, 4));
+  });
+}
+
+TEST(Event, ResetDoesNotTakeBackAWaitThatHasEnded) {
+  on_both_engines([] {
+    Event event;
+    bool woken = false;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        event.wait();
+        woken = true;
+      });
+      for (int i = 0; i < 10; ++i) this_fiber::yield();
+      event.set();
+      event.reset();
+    });
+    EXPECT_TRUE(woken);
+    EXPECT_FALSE(event.is_set());
+  });
+}
+
+TEST(Event, OneOfSeveralArms) {
+  on_both_engines([] {
+    Event a, b;
+    std::size_t won = 9;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        auto on_a = a.on_set();
+        auto on_b = b.on_set();
+        Waitable* const arms[] = {&on_a, &on_b};
+        won = wait(std::span<Waitable* const>{arms});
+      });
+      for (int i = 0; i < 10; ++i) this_fiber::yield();
+      b.set();
+    });
+    EXPECT_EQ(won, 1U);
+    a.set();  // nobody is listed there any more
+  });
+}
+
+TEST(Event, TheSameEventMayBeTwoArms) {
+  on_both_engines([] {
+    Event event;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        auto first = event.on_set();
+        auto second = event.on_set();
+        Waitable* const arms[] = {&first, &second};
+        EXPECT_EQ(wait(std::span<Waitable* const>{arms}), 0U);
+      });
+      for (int i = 0; i < 10; ++i) this_fiber::yield();
+      event.set();
+    });
+  });
+}
+
+TEST(Event, AWaitThatWasCancelledLeavesTheList) {
+  on_both_engines([] {
+    Event event;
+    CancelScope scope{Fiber::current().scope};
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        const Entered entered{Fiber::current(), scope};
+        EXPECT_THROW(event.wait(), Cancelled);
+      });
+      for (int i = 0; i < 10; ++i) this_fiber::yield();
+      scope.cancel();
+      for (int i = 0; i < 10; ++i) this_fiber::yield();
+      event.set();  // would find a dead operation
+    });
+  });
+}
+
+TEST(Event, MayDieAsSoonAsAWaitHasReturned) {
+  on_both_engines([] {
+    for (int round = 0; round < 50; ++round) {
+      auto event = std::make_unique<Event>();
+      nursery([&](Nursery& n) {
+        n.spawn([&] {
+          event->wait();
+          event.reset();
+        });
+        n.spawn([at = event.get()] { at->set(); });
+      });
+      EXPECT_EQ(event, nullptr);
+    }
+  });
+}
+
+TEST(Event, MayDieWhileAForeignSetIsStillReturning) {
+  FiberIo{}.run([] {
+    for (int round = 0; round < 100; ++round) {
+      std::optional<Event> event{std::in_place};
+      std::thread setter{[at = &*event] { at->set(); }};
+      event->wait();
+      event.reset();
+      setter.join();
+    }
+  });
+}
+
+TEST(Event, SetFromAThreadWakesFibersOfSeveralEngines) {
+  Event event, ready;
+  std::vector<std::thread> threads;
+  std::vector<int> woken(3, 0);
+  for (std::size_t i = 0; i < woken.size(); ++i)
+    threads.emplace_back([&, i] {
+      FiberIo io;
+      io.run([&] {
+        nursery([&](Nursery& n) {
+          for (int k = 0; k < 4; ++k)
+            n.spawn([&, i] {
+              event.wait();
+              ++woken[i];
+            });
+        });
+      });
+    });
+  event.set();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_THAT(woken, Each(4));
+}
+
+TEST(Event, ReasonNamesTheEventForReports) {
+  Event plain;
+  Event named{"inbox full"};
+  Event owned{std::string{"number "} + "5"};
+  EXPECT_EQ(plain.on_set().reason().verb, "event wait");
+  EXPECT_EQ(plain.on_set().reason().name, "");
+  EXPECT_EQ(named.on_set().reason().name, "inbox full");
+  EXPECT_EQ(owned.on_set().reason().name, "number 5");
+  EXPECT_EQ(named.on_set().reason().object, &named);
+  EXPECT_FALSE(named.on_set().reason().is_join);
+}
+
+TEST(Event, PingPongOfTwoFibers) {
+  on_both_engines([] {
+    Event ping, pong;
+    int rallies = 0;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        for (int i = 0; i < 1'000; ++i) {
+          ping.wait();
+          ping.reset();
+          pong.set();
+        }
+      });
+      n.spawn([&] {
+        for (int i = 0; i < 1'000; ++i) {
+          ping.set();
+          pong.wait();
+          pong.reset();
+          ++rallies;
+        }
+      });
+    });
+    EXPECT_EQ(rallies, 1'000);
+  });
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Tests the program `weft` from outside: what it prints, and how it refuses.
+
+usage: tour_test.py WEFT
+"""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+import unittest
+
+WEFT = None
+
+
+def weft(*arguments, **options):
+    return subprocess.run([WEFT, *arguments], capture_output=True, text=True, **options)
+
+
+def chapters():
+    return [line.split()[0] for line in weft("tour", "--list").stdout.splitlines()]
+
+
+class Tour(unittest.TestCase):
+    def test_every_chapter_is_visited_in_the_order_of_the_list(self):
+        run = weft("tour")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        visited = re.findall(r"^\[(\d+)/(\d+)\] (\w+): \S", run.stdout, re.MULTILINE)
+        names = chapters()
+        self.assertGreaterEqual(len(names), 9)
+        expected = [(str(i), str(len(names)), name) for i, name in enumerate(names, 1)]
+        self.assertEqual(visited, expected)
+        closings = re.findall(r"^  \([\d.,]+ ms\)$", run.stdout, re.MULTILINE)
+        self.assertEqual(len(closings), len(names), run.stdout)
+        self.assertEqual(run.stderr, "")
+        self.assertNotIn("\033", run.stdout)
+
+    def test_chapters_can_be_chosen(self):
+        run = weft("tour", "deadlock", "hello")
+        self.assertEqual(run.returncode, 0, run.stdout)
+        self.assertIn("[1/2] deadlock: ", run.stdout)
+        self.assertIn("[2/2] hello: ", run.stdout)
+        self.assertIn('fiber #2 "warp" on event wait "weft ready"', run.stdout)
+
+    def test_a_chapter_that_sees_something_else_fails_the_tour(self):
+        faults = "madvise_guard:every1:ENOMEM,mprotect:every1:ENOMEM"  # whichever guards there are
+        run = weft("tour", "hello", "overflow", env={**os.environ, "WEFT_FAULTS": faults})
+        self.assertEqual(run.returncode, 1, run.stdout)
+        self.assertEqual(run.stdout.count("FAILED: "), 2, run.stdout)
+        self.assertIn("2 of 2 chapters failed", run.stdout)
+
+    def test_a_terminal_gets_emphasis_unless_it_objects(self):
+        for environment, wanted in [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False),
+                                    ({"TERM": "xterm", "NO_COLOR": "1"}, False)]:
+            ours, theirs = pty.openpty()
+            base = {k: v for k, v in os.environ.items() if k not in ("TERM", "NO_COLOR")}
+            subprocess.run([WEFT, "tour", "hello"], stdout=theirs, env={**base, **environment},
+                           check=True)
+            os.close(theirs)
+            text = b""
+            try:
+                while part := os.read(ours, 4096):
+                    text += part
+            except OSError:
+                pass  # Linux's way to say that the other side is closed
+            os.close(ours)
+            self.assertIn(b"cloth", text)
+            self.assertEqual(b"\033[1m" in text, wanted, environment)
+
+
+class Words(unittest.TestCase):
+    def test_version(self):
+        run = weft("--version")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        self.assertRegex(run.stdout, r"^weft \d+\.\d+\.\d+\n$")
+
+    def test_help(self):
+        run = weft("--help")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        self.assertIn("usage: weft tour [chapter ...]", run.stdout)
+
+    def test_options(self):
+        run = weft("tour", "--options")
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        for word in ("FiberIo", "workers", "on_deadlock", "SimIo", "seed", "262144", "WEFT_FAULTS"):
+            self.assertIn(word, run.stdout)
+
+    def test_what_is_wrong_is_named_on_stderr_and_the_exit_status_is_2(self):
+        for arguments, complaint in [
+            ([], "nothing to do"),
+            (["tuor"], 'there is no command "tuor"'),
+            (["--verbose"], 'there is no command "--verbose"'),
+            ([""], 'there is no command ""'),
+            (["--version", "now"], "--version goes alone"),
+            (["tour", "nosuch"], 'there is no chapter "nosuch"; the chapters are hello, '),
+            (["tour", "hello", "nosuch"], 'there is no chapter "nosuch"'),
+            (["tour", ""], 'there is no chapter ""'),
+            (["tour", "--all"], 'tour has no option "--all"'),
+            (["tour", "--list", "hello"], "--list goes alone"),
+            (["tour", "hello", "--options"], "--options goes alone"),
+        ]:
+            with self.subTest(arguments=arguments):
+                run = weft(*arguments)
+                self.assertEqual(run.returncode, 2)
+                self.assertEqual(run.stdout, "")
+                self.assertIn("weft: " + complaint, run.stderr)
+                self.assertIn("usage: ", run.stderr)
+
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        with open("/dev/full", "w") as full:
+            run = subprocess.run([WEFT, "--help"], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("No space left", run.stderr)
+
+
+if __name__ == "__main__":
+    WEFT = sys.argv.pop(1)
+    unittest.main()

@@ -106,12 +106,12 @@ function(weft_test name)
   weft_register_gtest(${name})
 endfunction()
 
-# weft_model_test(<name> SOURCES ... [PRODUCT ...] [MUTANT n] [LABELS ...] [TIMEOUT seconds] ...)
+# weft_model_test(<name> SOURCES ... [PRODUCT ...] [MUTANT n] [AS_SHIPPED] [LABELS ...] ...)
 # A GoogleTest program that explores product code. It does not link the library: the product's
 # headers, and the files of src/ named by PRODUCT, are compiled into it against the explorer's Sync.
 function(weft_model_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg
-    "SERIAL" "TIMEOUT;MUTANT" "SOURCES;PRODUCT;LABELS;LIBRARIES;DEFINITIONS;ENVIRONMENT")
+    "SERIAL;AS_SHIPPED" "TIMEOUT;MUTANT" "SOURCES;PRODUCT;LABELS;LIBRARIES;DEFINITIONS;ENVIRONMENT")
   list(PREPEND arg_LABELS model)
   weft_wants_labels(wanted ${arg_LABELS})
   if(NOT wanted)
@@ -124,7 +124,12 @@ function(weft_model_test name)
 
   add_executable(${name} ${arg_SOURCES} ${arg_PRODUCT})
   weft_compile_options(${name})
-  target_compile_definitions(${name} PRIVATE WEFT_MODEL WEFT_SPEC_ASSERT=1 ${arg_DEFINITIONS})
+  set(checks 1)
+  if(arg_AS_SHIPPED)  # the checks write states of their own, and so add steps to every execution
+    set(checks 0)
+  endif()
+  target_compile_definitions(${name} PRIVATE
+    WEFT_MODEL WEFT_SPEC_ASSERT=${checks} ${arg_DEFINITIONS})
   target_compile_options(${name} PRIVATE -O2)  # millions of executions, in every preset
   set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)  # built often
   target_include_directories(${name} PRIVATE

@@ -38,7 +38,7 @@ constexpr std::uint64_t kSampleEvery = 16;   // inspections
 std::size_t checked(const char* option, std::size_t value, std::size_t least, std::size_t most,
                     const char* unit) {
   if (value >= least && value <= most) return value;
-  throw std::invalid_argument(std::string("StackOptions::") + option + " = " +
+  throw std::invalid_argument(std::string(option) + " = " +
                               std::to_string(value) + ": must be " + std::to_string(least) +
                               " to " + std::to_string(most) + unit);
 }

@@ -56,7 +56,8 @@ void* map_slab() {
 }
 
 Fiber& frame_at(Slab& slab, std::size_t i) noexcept {
-  return *reinterpret_cast<Fiber*>(reinterpret_cast<std::byte*>(&slab) + (i + 1) * slab.frame_bytes);
+  std::byte* const begin = reinterpret_cast<std::byte*>(&slab);
+  return *reinterpret_cast<Fiber*>(begin + (i + 1) * slab.frame_bytes);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include <weft/core/spec.hpp>
 
+#include <weft/base/sync.hpp>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -48,6 +50,9 @@ constexpr std::array kDecisions{
   std::size_t used = 0;
   for (const std::string_view word : words)
     used += word.copy(line.data() + used, line.size() - 1 - used);
+#if defined(WEFT_MODEL)
+  model::check(false, line.data());  // with a trace and a replay string
+#endif
   std::fprintf(stderr, "weft: spec violated: %s (%s:%u)\n", line.data(), where.file, where.line);
   std::abort();
 }

@@ -66,47 +66,51 @@ void ThreadIo::start(Fiber&) {
                          "call weft::run() or FiberIo::run() first"};
 }
 
-// The thread commits its own park: nobody else will ever run its stack, so there is no far side.
+// The thread commits its own park: nobody else will ever run its stack, so there is no far side. It
+// goes on when it is resumed, not when it is claimed: until then its claimer holds its frame.
 Fiber& ThreadIo::successor(Fiber& self, Departure how) noexcept {
   if (how != Departure::park) {
     ::sched_yield();
     return self;
   }
-  ThreadCarrier& thread = carrier_of_this_thread();
-  if (self.word.commit_park()) {
-    for (;;) {
-      // Loaded once: the kernel compares this very value before it sleeps, so a claim in between
-      // is not slept through. acquire: pairs with the claim.
-      const std::uint64_t seen = self.word.bits().load(std::memory_order_acquire);
-      // WAKING, which only checked builds write, is still the claimer's: it wakes us once more.
-      const FiberState state = self.word.state();
-      if (state != FiberState::parked && state != FiberState::waking) break;
-      if (Timer* const soonest = thread.timers_) {
-        const Instant now = monotonic_now();
-        if (soonest->when <= now) {
-          thread.timers_ = soonest->sibling_;
-          soonest->armed_ = false;
-          soonest->fire();
-          continue;
-        }
-        const std::timespec left = until(soonest->when, now);
-        Sync::sleep(self.word.bits(), compared(self, seen), &left);
-      } else {
-        Sync::sleep(self.word.bits(), compared(self, seen));
-      }
-    }
-  }
-  self.word.mark_running();
+  if (self.word.commit_park()) sleep_until_resumed(self, carrier_of_this_thread());
+  else self.word.run_thread();  // a verdict was latched: we are our own resumer
   return self;
+}
+
+void ThreadIo::sleep_until_resumed(Fiber& self, ThreadCarrier& thread) noexcept {
+  for (;;) {
+    // Loaded once: the kernel compares this very value before it sleeps, so a resume in between is
+    // not slept through. acquire: pairs with run_thread() and, through it, with the claim.
+    const std::uint64_t seen = self.word.bits().load(std::memory_order_acquire);
+    if (ControlWord::state_of(seen) == FiberState::running) return;
+    Timer* const soonest = thread.timers_;
+    if (!soonest) {
+      Sync::sleep(self.word.bits(), compared(self, seen));
+      continue;
+    }
+    const Instant now = monotonic_now();
+    if (soonest->when > now) {
+      const std::timespec left = until(soonest->when, now);
+      Sync::sleep(self.word.bits(), compared(self, seen), &left);
+      continue;
+    }
+    thread.timers_ = soonest->sibling_;
+    soonest->armed_ = false;
+    soonest->fire();
+  }
 }
 
 void ThreadIo::departed(Fiber&, Departure) noexcept {}
 
-// The claim has changed the word already: a thread about to sleep finds it changed. Frames are never
-// freed, so the address is good even if the thread has gone on meanwhile.
+// The word is changed before the kernel is asked: a thread about to sleep finds it changed. From
+// then on the thread may be gone; its frame is not, so the address is good.
 void ThreadIo::resume(FiberList fibers) noexcept {
-  while (Fiber* const fiber = fibers.pop_front())
+  while (Fiber* const fiber = fibers.pop_front()) {
+    if constexpr (mutant::kThreadWokenWithoutWord) Sync::wake(fiber->word.bits(), 1);
+    fiber->word.run_thread();
     if constexpr (!mutant::kThreadWokenWithoutWord) Sync::wake(fiber->word.bits(), 1);
+  }
 }
 
 Instant ThreadIo::now() const noexcept { return monotonic_now(); }

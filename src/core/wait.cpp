@@ -10,6 +10,8 @@
 #include <weft/core/error.hpp>
 
 #include <optional>
+#include <stdexcept>
+#include <string>
 
 namespace weft {
 
@@ -72,6 +74,8 @@ std::optional<std::size_t> try_each(std::span<Waitable* const> arms, std::size_t
 }
 
 std::size_t wait_for_any(std::span<Waitable* const> arms, std::size_t first, Nudges nudges) {
+  if (arms.empty() || arms.size() > Verdict::kArmsMax)
+    throw std::invalid_argument{"weft::wait(): 1 to 1024 arms, not " + std::to_string(arms.size())};
   Fiber& self = Fiber::current();
   for (unsigned round = 0;; ++round) {
     if (const auto ready = try_each(arms, first)) return *ready;

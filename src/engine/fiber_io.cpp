@@ -27,12 +27,11 @@ FiberIo::~FiberIo() = default;
 void FiberIo::run_root(Body body) {
   const engine::Exclusive exclusive{worker_->busy, "weft::FiberIo::run()"};
   engine::Root& root = worker_->root.emplace(worker_->count);
+  const engine::Mounted mounted{*worker_};
   Fiber& fiber = make_fiber(*this, root, std::move(body));
   fiber.set_name("main");
   worker_->count.open();
-  worker_->mount();
   worker_->run(fiber);
-  worker_->unmount();
   root.rethrow_if_failed();
 }
 

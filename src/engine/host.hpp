@@ -45,4 +45,16 @@ class Host : public Carrier {
   void* previous_ = nullptr;
 };
 
+// Mounted from construction to destruction.
+class [[nodiscard]] Mounted {
+ public:
+  explicit Mounted(Host& host) noexcept : host_(host) { host_.mount(); }
+  ~Mounted() { host_.unmount(); }
+  Mounted(const Mounted&) = delete;
+  Mounted& operator=(const Mounted&) = delete;
+
+ private:
+  Host& host_;
+};
+
 }  // namespace weft::engine

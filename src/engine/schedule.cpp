@@ -39,13 +39,14 @@ Schedule::Schedule(std::uint64_t seed, std::string_view replay) : seed_(seed), s
   rest.remove_prefix(kPrefix.size());
   state_ = seed_ = read_number<std::uint64_t>(replay, rest, 16);
   if (!skip(rest, ':')) refuse(replay, "no ':' after the seed");
-  constexpr std::size_t kChoicesMax = std::size_t{1} << 28;  // a gigabyte: no accident is larger
+  constexpr std::size_t kChoicesMax = std::size_t{1} << 22;  // sixteen megabytes
   while (!rest.empty()) {
     const auto choice = read_number<std::uint32_t>(replay, rest, 10);
     const auto length = skip(rest, 'x') ? read_number<std::uint32_t>(replay, rest, 10) : 1U;
     if (replay_.size() + length > kChoicesMax) refuse(replay, "it is too long");
     replay_.insert(replay_.end(), length, choice);
-    if (!rest.empty() && (!skip(rest, '.') || rest.empty())) refuse(replay, "no '.' between choices");
+    const bool more = !rest.empty();
+    if (more && (!skip(rest, '.') || rest.empty())) refuse(replay, "no '.' between choices");
   }
 }
 

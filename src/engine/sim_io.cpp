@@ -47,12 +47,11 @@ void SimIo::run_root(Body body) {
   engine::Simulation& sim = *simulation_;
   const engine::Exclusive exclusive{sim.busy, "weft::SimIo::run()"};
   engine::Root& root = sim.root.emplace(sim.count);
+  const engine::Mounted mounted{sim};
   Fiber& fiber = make_fiber(*this, root, std::move(body));
   fiber.set_name("main");
   sim.count.open();
-  sim.mount();
   sim.run(fiber);
-  sim.unmount();
   root.rethrow_if_failed();
 }
 

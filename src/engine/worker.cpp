@@ -9,6 +9,7 @@
 #include <weft/core/switch.hpp>
 #include <weft/core/thread.hpp>
 
+#include <sched.h>
 #include <sys/single_threaded.h>
 
 #include <cstdio>
@@ -20,7 +21,7 @@ Worker::Worker(Io& io, const Options& options)
 
 Worker::~Worker() {
   // acquire: pairs with send(); a visitor's last touch of us is its own decrement.
-  while (visitors_.load(std::memory_order_acquire) != 0) Sync::spin();
+  while (visitors_.load(std::memory_order_acquire) != 0) ::sched_yield();
 }
 
 void Worker::run(Fiber& root_fiber) {

@@ -2,8 +2,8 @@
 
 namespace weft {
 
-// The lock is released before anybody runs, and not touched after: a waiter that returns may destroy
-// the event. Even a wait that completes at once takes the lock, for the same reason.
+// The lock is released before anybody runs, and not touched after: a waiter that returns may
+// destroy the event. Even a wait that completes at once takes the lock, for the same reason.
 void Event::set() noexcept {
   FiberList woken;
   {

@@ -1,5 +1,5 @@
-// The switch by itself: words, counts, alignment, where a backtrace ends. What survives in registers
-// is the business of registers_victim.cpp, which is built once per set of compiler flags.
+// The switch by itself: words, counts, alignment, where a backtrace ends. What survives in
+// registers is the business of registers_victim.cpp, which is built once per set of compiler flags.
 #include "bare_fiber.hpp"
 
 #include <weft/weft.hpp>
@@ -50,7 +50,8 @@ void listen(void* who, std::uintptr_t how) {
   begin_bare(*fiber, who);
   first_who = who;
   first_how = how;
-  for (std::uintptr_t word = 1; word != 0;) heard.push_back(word = switch_bare(*fiber, *thread, ~how));
+  for (std::uintptr_t word = 1; word != 0;)
+    heard.push_back(word = switch_bare(*fiber, *thread, ~how));
   leave_bare(*fiber, *thread, 42);
 }
 
@@ -223,8 +224,10 @@ Trace trace;
 }
 
 [[gnu::noinline]] void walk_from(int depth) {
-  if (depth == 0) walk();
-  else walk_from(depth - 1);
+  if (depth == 0)
+    walk();
+  else
+    walk_from(depth - 1);
   asm volatile("");  // no tail call
 }
 
@@ -366,6 +369,9 @@ TEST(Context, SignalsOnAFibersStackDoNoHarm) {
   EXPECT_EQ(turns, 2 * rounds);
   EXPECT_EQ(out_of_turn, 0U);
 }
+
+// Where there is one, engines refuse to start: the switch would leave it behind.
+TEST(Context, ShadowStackIsOff) { EXPECT_FALSE(weft::arch::has_shadow_stack()); }
 
 // Documented, not wished for: rounding mode and the like belong to the thread, not to the fiber.
 TEST(Context, FloatingPointEnvironmentIsNotSaved) {

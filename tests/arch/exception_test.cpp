@@ -571,8 +571,10 @@ class Walker {
     int uncaught;
     bool walks;
     ~Unwound() {
-      if (walks) walker.walk(depth, caught, uncaught);
-      else walker.check(caught, uncaught);
+      if (walks)
+        walker.walk(depth, caught, uncaught);
+      else
+        walker.check(caught, uncaught);
     }
   };
 

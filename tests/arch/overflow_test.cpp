@@ -331,6 +331,23 @@ TEST_F(Overflow, TheDirectoryFollowsPoolsThatComeAndGo) {
   EXPECT_THAT(end.text, HasSubstr("(stack 128 KiB"));
 }
 
+TEST_F(Overflow, WhereAPoolWasIsAnAddressLikeAnyOther) {
+  const End end = in_child([] {
+    const OverflowHandler handler;
+    const SignalStack signal_stack;
+    volatile std::byte* was_a_guard = nullptr;
+    {
+      StackPool pool;
+      Stack* const stack = pool.take();
+      was_a_guard = stack->limit - 100;
+      pool.give(*stack);
+    }
+    *was_a_guard = std::byte{1};
+  });
+  EXPECT_EQ(end.signal, SIGSEGV);
+  EXPECT_EQ(end.text, "");
+}
+
 TEST_F(Overflow, AStrayPointerIsNotCalledAnOverflow) {
   const End end = in_child([] {
     set_describe_current(&describe_reader);

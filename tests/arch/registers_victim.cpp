@@ -5,7 +5,9 @@
 // Exit code 0: all values survived; 1: not, and which; 77: this CPU lacks what the build needs.
 #include "bare_fiber.hpp"
 
-#include <weft/weft.hpp>
+#include <weft/engine.hpp>
+#include <weft/nursery.hpp>
+#include <weft/this_fiber.hpp>
 
 #include <alloca.h>
 
@@ -161,8 +163,8 @@ struct Yield {
 
 // ── all registers that this build knows, filled with rubbish ────────────────────────────────────
 //
-// By a fiber of its own, just before it switches back: beside a value that is to survive, the list of
-// clobbered registers would make the compiler save it, whether or not the switch tells it to.
+// By a fiber of its own, just before it switches back: beside a value that is to survive, the list
+// of clobbered registers would make the compiler save it, whether or not the switch tells it to.
 
 [[gnu::always_inline]] inline void scribble(std::uint64_t rubbish) {
 #if defined(__x86_64__)
@@ -180,8 +182,9 @@ struct Yield {
         "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
         "xmm12", "xmm13", "xmm14", "xmm15");
 #if defined(__AVX__)
-  asm volatile("vzeroall" ::: "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
-               "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+  asm volatile("vzeroall" ::
+                   : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
+                     "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
 #endif
 #if defined(__AVX512BW__)
   asm volatile(
@@ -196,9 +199,9 @@ struct Yield {
       "vpbroadcastq %0, %%zmm31"
       :
       : "r"(rubbish)
-      : "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "xmm16", "xmm17", "xmm18", "xmm19",
-        "xmm20", "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29",
-        "xmm30", "xmm31");
+      : "k0", "k1", "k2", "k3", "k4", "k5", "k6", "k7", "xmm16", "xmm17", "xmm18", "xmm19", "xmm20",
+        "xmm21", "xmm22", "xmm23", "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30",
+        "xmm31");
 #endif
 #else
   asm volatile(
@@ -216,10 +219,9 @@ struct Yield {
       :
       : "r"(rubbish)
       : "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17",
-        "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "v0", "v1", "v2", "v3",
-        "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17",
-        "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30",
-        "v31");
+        "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "v0", "v1", "v2", "v3", "v4",
+        "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", "v16", "v17", "v18",
+        "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
 #if defined(__ARM_FEATURE_SVE)
   asm volatile(
       "pfalse p0.b\n\tpfalse p1.b\n\tpfalse p2.b\n\tpfalse p3.b\n\tpfalse p4.b\n\tpfalse p5.b\n\t"
@@ -293,7 +295,7 @@ template <class Away>
 }
 
 // In a leaf function without calls these may lie below the stack pointer, in the red zone.
-[[gnu::noinline]] std::uint64_t leaf(std::uint64_t salt) {
+[[maybe_unused, gnu::noinline]] std::uint64_t leaf(std::uint64_t salt) {
   volatile std::uint64_t kept[12];
   for (unsigned i = 0; i < 12; ++i) kept[i] = salt + i;
   BareFiber* const from = here;
@@ -396,7 +398,7 @@ void all_checks(std::uint64_t salt) {
   }
 }
 
-void leaves(std::uint64_t salt) {
+[[maybe_unused]] void leaves(std::uint64_t salt) {
   for (int round = 0; round < kRounds; ++round, ++salt)
     expect(leaf(salt) == 12 * salt + 66, "the red zone", "a bare switch");
 }

@@ -1,5 +1,5 @@
 // Compiled into a program, into a shared library, and by disassembly_test.py in yet other ways. The
-// functions have C names so that the disassembler finds them.
+// functions have C names, and stay what they are, so that a disassembler finds them.
 #include "slot_victim.hpp"
 
 #include <weft/arch/thread_slot.hpp>
@@ -14,25 +14,29 @@ thread_local int plain = 0;
 
 extern "C" {
 
-void weft_look_at_slot(BareFiber& self, BareFiber& to, const void** seen) noexcept {
+[[gnu::noinline]] void weft_look_at_slot(BareFiber& self, BareFiber& to,
+                                         const void** seen) noexcept {
   seen[0] = weft::arch::thread_slot();
   switch_bare(self, to);
   seen[1] = weft::arch::thread_slot();
 }
 
-void weft_look_at_carrier(BareFiber& self, BareFiber& to, const void** seen) noexcept {
+[[gnu::noinline]] void weft_look_at_carrier(BareFiber& self, BareFiber& to,
+                                            const void** seen) noexcept {
   seen[0] = &weft::Carrier::here();
   switch_bare(self, to);
   seen[1] = &weft::Carrier::here();
 }
 
-void weft_look_at_fiber(BareFiber& self, BareFiber& to, const void** seen) noexcept {
+[[gnu::noinline]] void weft_look_at_fiber(BareFiber& self, BareFiber& to,
+                                          const void** seen) noexcept {
   seen[0] = &weft::Fiber::current();
   switch_bare(self, to);
   seen[1] = &weft::Fiber::current();
 }
 
-void weft_look_at_thread_local(BareFiber& self, BareFiber& to, const void** seen) noexcept {
+[[gnu::noinline]] void weft_look_at_thread_local(BareFiber& self, BareFiber& to,
+                                                 const void** seen) noexcept {
   seen[0] = &plain;
   switch_bare(self, to);
   seen[1] = &plain;

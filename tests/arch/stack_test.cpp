@@ -247,7 +247,7 @@ std::string refusal_of(const StackOptions& options) {
 TEST(StackOptions, AbsurdOnesAreRefusedByName) {
   constexpr std::size_t kHuge = std::numeric_limits<std::size_t>::max();
   EXPECT_THAT(refusal_of({.stack_bytes = 0}),
-              HasSubstr("StackOptions::stack_bytes = 0: must be 16384 to 1073741824 bytes"));
+              HasSubstr("stack_bytes = 0: must be 16384 to 1073741824 bytes"));
   EXPECT_THAT(refusal_of({.stack_bytes = 16 * kKiB - 1}), HasSubstr("stack_bytes = 16383"));
   EXPECT_THAT(refusal_of({.stack_bytes = (std::size_t{1} << 30U) + 1}), HasSubstr("stack_bytes"));
   EXPECT_THAT(refusal_of({.stack_bytes = kHuge}), HasSubstr("stack_bytes = 18446744073709551615"));

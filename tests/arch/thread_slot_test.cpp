@@ -1,5 +1,5 @@
-// A fiber that goes on under another thread sees that thread's slot. Built twice: with the functions
-// that look compiled into the program, and as a shared library with -fPIC.
+// A fiber that goes on under another thread sees that thread's slot. Built twice: with the
+// functions that look compiled into the program, and as a shared library with -fPIC.
 #include "slot_victim.hpp"
 
 #include <weft/arch/thread_slot.hpp>
@@ -50,7 +50,7 @@ void Migrant::run(void* who, std::uintptr_t how) {
   for (;;) self.seen = self.look(self.fiber, *self.home);
 }
 
-// Resumes the migrant on one thread after another, in turn, and tells each what it should have seen.
+// Resumes the migrant on one thread after another, and compares what it saw with what each had.
 void expect_to_follow(Look look, const std::function<const void*()>& own) {
   Migrant one{look};
   const void* before = nullptr;

@@ -39,8 +39,10 @@ void on_both_engines(const std::function<void()>& f) {
   }
 }
 
-void yield_often(int times = 6) {
-  for (int i = 0; i < times; ++i) this_fiber::yield();
+// Returns when the others are blocked: for certain in simulation, else after many turns for each.
+void let_others_block() {
+  if (io().kind() == "SimIo") return settle();
+  for (int i = 0; i < 200; ++i) this_fiber::yield();
 }
 
 // ── the tree as data ────────────────────────────────────────────────────────────────────────────
@@ -181,7 +183,7 @@ TEST(CancelScope, AScopeThatDiesHasLeftTheTree) {
 
 // ── delivery ────────────────────────────────────────────────────────────────────────────────────
 
-// A fiber waits inside `scope`; `during` runs beside it.
+// A fiber runs `waiting` inside `scope`; `during` runs beside it.
 void with_waiting_fiber(CancelScope& scope, const std::function<void()>& waiting,
                         const std::function<void()>& during) {
   nursery([&](Nursery& n) {
@@ -189,10 +191,7 @@ void with_waiting_fiber(CancelScope& scope, const std::function<void()>& waiting
       const Entered entered{Fiber::current(), scope};
       waiting();
     });
-    n.spawn([&] {
-      yield_often();
-      during();
-    });
+    n.spawn([&] { during(); });
   });
 }
 
@@ -214,7 +213,10 @@ TEST(CancelScope, LevelTriggeredASwallowedCancelledIsRaisedAgain) {
           }
           EXPECT_TRUE(this_fiber::cancelled());
         },
-        [&] { scope.cancel(); });
+        [&] {
+          let_others_block();
+          scope.cancel();
+        });
     EXPECT_EQ(raised, 5);
   });
 }
@@ -238,7 +240,10 @@ TEST(CancelScope, CancelledPassesHandlersForProgramErrors) {
             caught = "Cancelled";
           }
         },
-        [&] { scope.cancel(); });
+        [&] {
+          let_others_block();
+          scope.cancel();
+        });
     EXPECT_EQ(caught, "Cancelled");
   });
 }
@@ -258,7 +263,7 @@ TEST(CancelScope, ItEndsWithItsScope) {
             EXPECT_EQ(Fiber::current().scope, &outer);
           }
           EXPECT_FALSE(this_fiber::cancelled());
-          yield_often();  // the outer scope is not cancelled
+          for (int i = 0; i < 5; ++i) this_fiber::yield();  // the outer scope is not cancelled
           sleep_for(1us);
         },
         [] {});
@@ -284,8 +289,9 @@ TEST(CancelScope, AShieldedScopeBelowACancelledOneGoesOnWaiting) {
           EXPECT_THROW(Event{}.wait(), Cancelled) << "outside the shield it is raised";
         },
         [&] {
+          let_others_block();
           outer.cancel();
-          yield_often();
+          let_others_block();
           EXPECT_FALSE(finished);
           done.set();
         });
@@ -303,7 +309,10 @@ TEST(CancelScope, AShieldItselfCanBeCancelled) {
           EXPECT_THROW(Event{}.wait(), Cancelled);
           cancelled = true;
         },
-        [&] { shield.cancel(); });
+        [&] {
+          let_others_block();
+          shield.cancel();
+        });
     EXPECT_TRUE(cancelled);
   });
 }
@@ -331,17 +340,22 @@ TEST(CancelScope, YieldIsACancelPointOfAFiberThatNeverParked) {
   on_both_engines([] {
     constexpr int kPatience = 100'000;
     CancelScope scope{Fiber::current().scope};
+    Event started;
     int turns = 0;
     with_waiting_fiber(
         scope,
         [&] {
+          started.set();
           EXPECT_THROW(
               {
                 for (; turns < kPatience; ++turns) this_fiber::yield();
               },
               Cancelled);
         },
-        [&] { scope.cancel(); });
+        [&] {
+          started.wait();
+          scope.cancel();
+        });
     EXPECT_LT(turns, kPatience);
   });
 }
@@ -349,12 +363,14 @@ TEST(CancelScope, YieldIsACancelPointOfAFiberThatNeverParked) {
 TEST(CancelScope, S3_10_3_AChildThatOnlyYieldsIsCancelledWithItsNursery) {
   on_both_engines([] {
     constexpr int kPatience = 100'000;
+    Event started;
     int turns = 0;
     EXPECT_THROW(nursery([&](Nursery& n) {
                    n.spawn([&] {
+                     started.set();
                      for (; turns < kPatience; ++turns) this_fiber::yield();
                    });
-                   yield_often();
+                   started.wait();
                    throw std::runtime_error{"stop"};
                  }),
                  std::runtime_error);
@@ -454,31 +470,35 @@ TEST(CancelScope, AChildCancelledBeforeItsStartNeverRunsAndItsCapturesAreDestroy
 
 TEST(CancelScope, ParkedAndUnbornAndRunningChildrenAllEnd) {
   on_both_engines([] {
+    int live = 0;
     int unwound = 0;
-    struct Unwound {
-      int& count;
-      ~Unwound() { ++count; }
-    };
     int late = 0;
+    struct Life {
+      int& live;
+      int& unwound;
+      Life(int& live_in, int& unwound_in) : live(live_in), unwound(unwound_in) { ++live; }
+      ~Life() {
+        --live;
+        ++unwound;
+      }
+    };
     EXPECT_THROW(nursery([&](Nursery& n) {
                    for (int i = 0; i < 10; ++i)
                      n.spawn([&] {
-                       const Unwound mark{unwound};
+                       const Life life{live, unwound};
                        Event{}.wait();
                      });
                    for (int i = 0; i < 10; ++i)
                      n.spawn([&] {
-                       const Unwound mark{unwound};
-                       for (;;) {
-                         this_fiber::yield();
-                         sleep_for(1us);
-                       }
+                       const Life life{live, unwound};
+                       for (;;) this_fiber::yield();
                      });
-                   yield_often(100);
+                   while (live < 20) this_fiber::yield();
                    for (int i = 0; i < 10; ++i) n.spawn([&] { ++late; });
                    throw 1;
                  }),
                  int);
+    EXPECT_EQ(live, 0);
     EXPECT_EQ(unwound, 20);
     EXPECT_EQ(late, 0);
   });

@@ -108,6 +108,7 @@ TEST(Thread, MayUseWeftInTheLastDestructorsOfItsLife) {
       last->wait();
     }
   };
+  const std::size_t in_use = frames_in_use();
   for (int i = 0; i < 3; ++i)
     on_a_thread([] {
       thread_local Late late;  // made before weft knows the thread, so destroyed after
@@ -115,6 +116,7 @@ TEST(Thread, MayUseWeftInTheLastDestructorsOfItsLife) {
       EXPECT_EQ(this_fiber::id(), 0U);
     });
   EXPECT_TRUE(event.is_set());
+  EXPECT_EQ(frames_in_use(), in_use) << "no frame was lost";
 }
 
 TEST(Thread, ClockIsMonotonic) {

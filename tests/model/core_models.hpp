@@ -11,6 +11,7 @@ namespace weft::model {
 struct CoreModel {
   const char* name;
   void (*setup)(Program&);
+  bool quick = true;       // also with the checks of core/spec.hpp on, which add steps
   Mode mode = Mode::dpor;  // what can be searched completely is
   unsigned bound = 2;
 };

@@ -17,8 +17,8 @@
 
 namespace weft::model {
 
-// std::atomic as protocol code uses it: every order may be named, none need be. There is no operator
-// and no implicit conversion: an access that is not spelled out has no line of its own in a trace.
+// std::atomic as protocol code uses it: every order may be named, none need be. There are no
+// operators and no conversions, because an access that is not spelled out has no line in a trace.
 template <class T>
 class ModelAtomic {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t));

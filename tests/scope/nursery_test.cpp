@@ -43,8 +43,10 @@ void on_both_engines(const std::function<void()>& f) {
   }
 }
 
-void yield_often(int times = 10) {
-  for (int i = 0; i < times; ++i) this_fiber::yield();
+// Returns when the others are blocked: for certain in simulation, else after many turns for each.
+void let_others_block() {
+  if (io().kind() == "SimIo") return settle();
+  for (int i = 0; i < 200; ++i) this_fiber::yield();
 }
 
 struct Oddity {
@@ -150,7 +152,7 @@ TEST(Nursery, ABodyThatThrowsWhileChildrenRunCancelsAndJoinsThem) {
             const Mark mark{unwound};
             Event{}.wait();  // for ever, but for the cancellation
           });
-        yield_often(100);
+        let_others_block();
         throw std::runtime_error{"the body's"};
       });
     } catch (const std::runtime_error& error) {
@@ -174,7 +176,7 @@ TEST(Nursery, AFailingChildCancelsBodyAndSiblings) {
                      }
                    });
                    n.spawn([] {
-                     yield_often();
+                     let_others_block();
                      throw Oddity{1};
                    });
                    try {
@@ -216,7 +218,7 @@ TEST(Nursery, S3_8_1_TheFirstErrorWins) {
             throw Oddity{1};
           });
           if (body_first) {
-            yield_often();
+            let_others_block();
             throw Oddity{1};
           }
           try {
@@ -243,7 +245,7 @@ TEST(Nursery, S3_4_4_ErrorBeatsCancellation) {
                        throw std::runtime_error{"while it was being cancelled"};
                      }
                    });
-                   yield_often();
+                   let_others_block();
                    n.cancel();
                  }),
                  std::runtime_error);
@@ -360,7 +362,7 @@ TEST(Nursery, S3_2_3_CancelMovesToCancelling) {
                        throw;
                      }
                    });
-                   yield_often();
+                   let_others_block();
                    throw 1;
                  }),
                  int);
@@ -369,11 +371,13 @@ TEST(Nursery, S3_2_3_CancelMovesToCancelling) {
 
 TEST(Nursery, S3_10_4_CancelReachesNestedNurseries) {
   on_both_engines([] {
+    int begun = 0;
     int unwound = 0;
     nursery([&](Nursery& outer) {
       outer.spawn([&] {
         nursery([&](Nursery& inner) {
           inner.spawn([&] {
+            ++begun;
             try {
               for (;;) this_fiber::yield();
             } catch (const Cancelled&) {
@@ -382,6 +386,7 @@ TEST(Nursery, S3_10_4_CancelReachesNestedNurseries) {
             }
           });
           inner.spawn([&] {
+            ++begun;
             try {
               Event{}.wait();
             } catch (const Cancelled&) {
@@ -392,7 +397,7 @@ TEST(Nursery, S3_10_4_CancelReachesNestedNurseries) {
         });
         ADD_FAILURE() << "what unwound the children goes on unwinding";
       });
-      yield_often(50);
+      while (begun < 2) this_fiber::yield();
       outer.cancel();
     });
     EXPECT_EQ(unwound, 2);
@@ -411,7 +416,7 @@ TEST(Nursery, AnOuterCancelThatUnwoundAChildUnwindsItsParentToo) {
         });
         used = fetched == 1;
       });
-      yield_often(50);
+      let_others_block();
       outer.cancel();
     });
     EXPECT_FALSE(used);
@@ -425,7 +430,7 @@ TEST(Nursery, CancelledNeverLeavesTheNurseryThatWasCancelled) {
       outer.spawn([&] {
         nursery([](Nursery& inner) {
           inner.spawn([] { Event{}.wait(); });
-          yield_often();
+          let_others_block();
           inner.cancel();
           Event{}.wait();
         });
@@ -439,6 +444,7 @@ TEST(Nursery, CancelledNeverLeavesTheNurseryThatWasCancelled) {
 
 TEST(Nursery, TheJoinIsNotACancelPoint) {
   on_both_engines([] {
+    Event release;
     bool child_ended = false;
     nursery([&](Nursery& outer) {
       outer.spawn([&] {
@@ -447,8 +453,7 @@ TEST(Nursery, TheJoinIsNotACancelPoint) {
             inner.spawn([&] {
               CancelScope shield{Fiber::current().scope, Shield::present};
               const Entered entered{Fiber::current(), shield};
-              yield_often(50);
-              sleep_for(1us);
+              release.wait();
               child_ended = true;
             });
           });
@@ -457,8 +462,13 @@ TEST(Nursery, TheJoinIsNotACancelPoint) {
           throw;
         }
       });
-      yield_often();
+      let_others_block();
       outer.cancel();
+      CancelScope shield{Fiber::current().scope, Shield::present};
+      const Entered entered{Fiber::current(), shield};
+      let_others_block();
+      EXPECT_FALSE(child_ended);
+      release.set();
     });
     EXPECT_TRUE(child_ended);
   });

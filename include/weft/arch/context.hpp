@@ -63,7 +63,7 @@ inline bool has_shadow_stack() noexcept {
 #define WEFT_CLOBBERED_MORE
 #endif
 #if defined(__clang__)
-// Where a frame has both over-aligned locals and alloca, clang reaches them through rbx, and does not
+// Where a frame has over-aligned locals and alloca, clang reaches them through rbx, and does not
 // save it around a statement that clobbers it. Beyond the red zone, since signals may come.
 #define WEFT_BASE_SAVED "leaq -136(%%rsp), %%rsp\n\tmovq %%rbx, (%%rsp)\n\t"
 #define WEFT_BASE_RESTORED "\n\tmovq (%%rsp), %%rbx\n\tleaq 136(%%rsp), %%rsp"
@@ -92,7 +92,8 @@ inline bool has_shadow_stack() noexcept {
       "endbr64" WEFT_BASE_RESTORED
       : "+D"(who), "+S"(how), [save] "+d"(save), [load] "+c"(load)
       :
-      : "rax", WEFT_CLOBBERED_BASE "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "memory", "cc",
+      : "rax", WEFT_CLOBBERED_BASE "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15",
+        "memory", "cc",
         WEFT_CLOBBERED_VECTORS WEFT_CLOBBERED_MORE);
   return {who, how};
 }
@@ -158,7 +159,8 @@ inline bool has_shadow_stack() noexcept {
       : "+r"(who_), "+r"(how_), [save] "+r"(save), [load] "+r"(load)
       :
       : "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17",
-        "x18", WEFT_CLOBBERED_BASE "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x30", "v0",
+        "x18", WEFT_CLOBBERED_BASE "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28",
+        "x30", "v0",
         "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14",
         "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27",
         "v28", "v29", "v30", "v31", "memory", "cc" WEFT_CLOBBERED_MORE);

@@ -1,8 +1,8 @@
 // The C++ runtime's exception state, which belongs to a fiber and not to a thread.
 //
 // A fiber that parks inside a `catch` block, or in a destructor while an exception unwinds, leaves
-// its caught exceptions and its uncaught count in per-thread variables. Were they not carried along,
-// the next fiber's `throw;` would rethrow a stranger's exception.
+// its caught exceptions and its uncaught count in per-thread variables. If they were not carried
+// along, the next fiber's `throw;` would rethrow a stranger's exception.
 #pragma once
 
 #include <cxxabi.h>

@@ -1,12 +1,14 @@
 // BriefLock: one word, held for tens of nanoseconds, never across a park.
 //
-// Invariant: `kFree` means nobody holds it; `kHeld` one holder, no sleeper to wake; `kContended` one
-//            holder, and somebody may sleep.
+// Invariant: `kFree` means nobody holds it; `kHeld` one holder, no sleeper to wake; `kContended`
+//            one holder, and somebody may sleep.
 // Race:      a sleeper announces itself (exchange to kContended) while the holder releases; the
 //            kernel's compare inside sleep() settles it: the word is no longer kContended.
 // Rejected:  ticket locks (14 to 30 times slower here once workers outnumber cores); spinning
 //            without end (a preempted holder stalls every core for a time slice).
 #pragma once
+
+#include <weft/base/mutant.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -37,8 +39,10 @@ class BriefLock {
   void unlock() noexcept {
     // The exchange is the holder's last touch of the protected object. A sleeper's wake needs only
     // the address, so the object may already be gone when the kernel is told.
-    if (word_.exchange(kFree, std::memory_order_release) == kContended) [[unlikely]]
-      Sync::wake(word_, 1);
+    constexpr auto kOrder =
+        mutant::kUnlockRelaxed ? std::memory_order_relaxed : std::memory_order_release;
+    if (word_.exchange(kFree, kOrder) == kContended) [[unlikely]]
+      if constexpr (!mutant::kUnlockForgetsSleeper) Sync::wake(word_, 1);
   }
 
  private:

@@ -1,8 +1,8 @@
 // Intrusive lists: membership costs two words inside the element and never allocates.
 //
 // List<T> is a doubly linked FIFO with O(1) removal from the middle, for elements that may leave
-// early (waiters, scopes). Chain<T> is a singly linked FIFO through `T::link`, for elements that are
-// in at most one queue at a time (fibers on their way to run).
+// early (waiters, scopes). Chain<T> is a singly linked FIFO through `T::link`, for elements that
+// are in at most one queue at a time (fibers on their way to run).
 #pragma once
 
 #include <cstddef>
@@ -96,7 +96,8 @@ class Chain {
 
   void push_back(T& element) noexcept {
     element.link = nullptr;
-    (last_ ? last_->link : first_) = &element;
+    if (last_) last_->link = &element;
+    else first_ = &element;
     last_ = &element;
   }
 

@@ -2,10 +2,10 @@
 //
 // Invariant: when cancel() returns, every fiber that waits below, with no shield between, has been
 //            woken or nudged, and every later wait there finds the flag.
-// Race:      a fiber parks in a scope while an ancestor is being cancelled. It makes itself findable
-//            first (each scope attached to its parent, top down; then itself enrolled in its scope)
-//            and reads the flags after. The canceller sets the flag first and sweeps top down
-//            after. The locks they both take order the two, at whichever level they meet.
+// Race:      a fiber parks in a scope while an ancestor is being cancelled. It makes itself
+//            findable first (each scope attached to its parent, top down; then itself enrolled in
+//            its scope) and reads the flags after. The canceller sets the flag first and sweeps top
+//            down after. The locks they both take order the two, at whichever level they meet.
 // Rejected:  linking every scope when it is entered (fork-join makes a scope per call, and most
 //            never see a park: a fiber enrols at its first park, and only then do its scopes);
 //            copying the flag downward (needs the links).

@@ -8,8 +8,9 @@
 // Invariant: a wait is ended by exactly one verdict, and the fiber enters a run queue exactly once
 //            for it (F4).
 // Race:      a waker finds the fiber between "I shall park" and "my stack is quiet". It latches its
-//            verdict in the word; the parker's commit, on the far side of the switch, finds it there
-//            and enqueues the fiber itself. So a PARKING stack is never claimed, and no wake is lost.
+//            verdict in the word; the parker's commit, on the far side of the switch, finds it
+//            there and enqueues the fiber itself. So a PARKING stack is never claimed, and no wake
+//            is lost.
 // Rejected:  a latch beside the state (two words need seq_cst and were still wrong in six ways, see
 //            docs/protocol.md); a ticket beside the state (a stale timer cancels the next wait).
 //
@@ -104,7 +105,8 @@ class ControlWord {
     while (Word::unpack(seen).verdict == Verdict::none()) {
       check_edge(Word::unpack(seen).state, FiberState::parked, Actor::worker);
       // release: pairs with claim(); who owns the fiber finds its stack written back.
-      if (bits_.compare_exchange_weak(seen, seen ^ kParkingToParked, std::memory_order_acq_rel,
+      const std::uint64_t parked = seen ^ change(FiberState::parking, FiberState::parked);
+      if (bits_.compare_exchange_weak(seen, parked, std::memory_order_acq_rel,
                                       std::memory_order_relaxed))
         return true;
     }
@@ -116,6 +118,13 @@ class ControlWord {
       move_state(FiberState::parking, FiberState::runnable);
     }
     return false;
+  }
+
+  // RUNNABLE -> RUNNING, written in every build: for a plain thread, this is what resuming means.
+  void run_thread() noexcept {
+    check_edge(snapshot().state, FiberState::running, Actor::worker);
+    // release: pairs with the thread's load of the word; we are done with its frame.
+    move_state(FiberState::runnable, FiberState::running);
   }
 
   // ── anybody ─────────────────────────────────────────────────────────────────────────────────
@@ -130,7 +139,8 @@ class ControlWord {
       if (now.ticket != raw(ticket) && !mutant::kTicketCheckedApart) return Claim::lost;
       if (now.verdict != Verdict::none() && !mutant::kClaimIgnoresVerdict) return Claim::lost;
       if (!spec::can_be_claimed(now.state) && now.state != FiberState::parking) return Claim::lost;
-      if (const Claim won = try_claim(seen, now, verdict, Actor::waker); won != Claim::lost) return won;
+      const Claim won = try_claim(seen, now, verdict, Actor::waker);
+      if (won != Claim::lost) return won;
     }
   }
 
@@ -168,6 +178,7 @@ class ControlWord {
   }
 
   [[nodiscard]] FiberState state() const noexcept { return snapshot().state; }
+  static FiberState state_of(std::uint64_t bits) noexcept { return Word::unpack(bits).state; }
   [[nodiscard]] bool nudged() const noexcept { return snapshot().nudge; }
   [[nodiscard]] Ticket ticket() const noexcept { return Ticket{snapshot().ticket}; }
 
@@ -177,8 +188,9 @@ class ControlWord {
  private:
   static constexpr std::uint64_t kNudge = 1U << 4;
   static constexpr std::uint64_t kTicketMask = (std::uint64_t{1} << 48) - 1;
-  static constexpr std::uint64_t kParkingToParked =
-      static_cast<std::uint64_t>(FiberState::parking) ^ static_cast<std::uint64_t>(FiberState::parked);
+  static constexpr std::uint64_t change(FiberState from, FiberState to) noexcept {
+    return static_cast<std::uint64_t>(from) ^ static_cast<std::uint64_t>(to);
+  }
 
   struct Word {
     std::uint64_t ticket;
@@ -222,8 +234,7 @@ class ControlWord {
 
   // The states differ in bits that nobody else touches now, so an exclusive-or keeps the nudge.
   std::uint64_t move_state(FiberState from, FiberState to) noexcept {
-    const auto change = static_cast<std::uint64_t>(from) ^ static_cast<std::uint64_t>(to);
-    return bits_.fetch_xor(change, std::memory_order_acq_rel);
+    return bits_.fetch_xor(change(from, to), std::memory_order_acq_rel);
   }
 
   static void check_edge(FiberState from, FiberState to, Actor actor) noexcept {
@@ -231,9 +242,7 @@ class ControlWord {
     if constexpr (spec::kSpecAssert) spec::check_edge(from, to, actor);
   }
 
-  void force_state(FiberState to) noexcept {
-    move_state(snapshot().state, to);
-  }
+  void force_state(FiberState to) noexcept { move_state(snapshot().state, to); }
   void mark(FiberState to, Actor actor) noexcept {
     if constexpr (spec::kSpecAssert) {
       check_edge(snapshot().state, to, actor);

@@ -12,7 +12,8 @@ namespace weft {
 // and what it waits for.
 class Deadlock : public std::exception {
  public:
-  explicit Deadlock(std::string report) : report_(std::make_shared<std::string>(std::move(report))) {}
+  explicit Deadlock(std::string report)
+      : report_(std::make_shared<std::string>(std::move(report))) {}
   [[nodiscard]] const char* what() const noexcept override { return report_->c_str(); }
 
  private:

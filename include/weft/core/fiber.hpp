@@ -63,15 +63,32 @@ struct Strand : ListNode<Strand> {  // linked in the scope it is enrolled in
 // One load of this word opens every public operation.
 enum Attention : std::uint32_t {
   kAttendScope = 1,    // a cancellation may concern us
-  kAttendToEnrol = 2,  // our scope does not know us yet: only a fiber that looks at it pays for that
+  kAttendToEnrol = 2,  // our scope does not know us yet; a fiber that never looks pays nothing
 };
+
+// The link of a frame: plain, but handed from thread to thread, so models race-check it.
+#if defined(WEFT_MODEL)
+class FiberLink {
+ public:
+  FiberLink& operator=(Fiber* fiber) noexcept {
+    at_.write(fiber);
+    return *this;
+  }
+  operator Fiber*() const noexcept { return at_.read(); }
+
+ private:
+  Var<Fiber*> at_{nullptr};
+};
+#else
+using FiberLink = Fiber*;
+#endif
 
 class alignas(64) Fiber {
  public:
   // ── first line: what a switch touches ───────────────────────────────────────────────────────
   arch::Context context;
   ControlWord word;
-  Fiber* link = nullptr;            // run queue, FiberList or free list: in one of them at most
+  FiberLink link{};                 // run queue, FiberList or free list: in one of them at most
   Inspected<Io*> io;                // inherited at spawn, never changes; null: a free frame
   Strand* strand = nullptr;         // null: not started
   Atomic<std::uint32_t> attention{kAttendToEnrol};

@@ -24,7 +24,8 @@ inline void stack_is_quiet([[maybe_unused]] Fiber& fiber) noexcept {
 
 // The exception state stays with the fiber. It is empty on almost every switch, and then nothing
 // is copied.
-[[gnu::always_inline]] inline void carry_exceptions(Carrier& here, Fiber& from, Fiber& to) noexcept {
+[[gnu::always_inline]] inline void carry_exceptions(Carrier& here, Fiber& from,
+                                                    Fiber& to) noexcept {
   if (!here.exceptions->empty()) [[unlikely]] {
     from.strand->exceptions = std::exchange(*here.exceptions, arch::ExceptionState{});
     from.exceptions_saved = true;

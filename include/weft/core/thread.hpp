@@ -24,6 +24,9 @@ class ThreadIo final : public Io {
   void arm(Timer& timer) noexcept override;
   void disarm(Timer& timer) noexcept override;
   [[nodiscard]] std::string_view kind() const noexcept override { return "a plain thread"; }
+
+ private:
+  void sleep_until_resumed(Fiber& self, class ThreadCarrier& thread) noexcept;
 };
 
 // One per plain thread that ever met weft; gone with the thread. Its frame returns to the pool.

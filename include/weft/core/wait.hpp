@@ -13,9 +13,10 @@ namespace weft {
 // Waits until one of `arms` has completed, and returns its index. The others are as if they had
 // never been tried: an arm that loses loses nothing.
 //
-// Parks while none can complete. Cancel point: throws Cancelled in a cancelled scope, even if an arm
-// is ready. If an arm's try_complete() throws, nothing is published and the exception passes. Arms
-// are tried in order, beginning with `first`. At most Verdict::kArmsMax arms, at least one.
+// Parks while none can complete. Cancel point: throws Cancelled in a cancelled scope, even if an
+// arm is ready. If an arm's try_complete() throws, nothing is published and the exception passes.
+// Arms are tried in order, beginning with `first`. One to Verdict::kArmsMax of them; else throws
+// std::invalid_argument.
 std::size_t wait(std::span<Waitable* const> arms, std::size_t first = 0);
 
 // The same, but no cancel point: for joins, and for cleanup that must finish.

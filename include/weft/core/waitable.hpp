@@ -86,7 +86,6 @@ class WaitList {
  private:
   static bool end(Waitable& waiter, FiberList& woken) noexcept {
     Fiber& fiber = waiter.fiber();
-    if constexpr (mutant::kThreadWokenWithoutWord) Sync::wake(fiber.word.bits(), 1);
     const Claim claim = waiter.claim();
     if (claim == Claim::owned || (mutant::kEventEnqueuesParking && claim == Claim::latched))
       woken.push_back(fiber);

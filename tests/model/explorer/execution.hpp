@@ -1,9 +1,9 @@
 // Execution: one run of a program under one schedule.
 //
-// Controlled threads are stacks on one OS thread. Exactly one runs, up to its next visible operation
-// (a scheduling point), where it goes back to the scheduler. Nothing on the way there can be seen by
-// the others, so a thread that is started, woken or released from spinning runs on at once, and
-// every thread that can move at all stands before a visible operation.
+// Controlled threads are stacks on one OS thread. Exactly one runs, up to its next visible
+// operation (a scheduling point), where it goes back to the scheduler. Nothing on the way there can
+// be seen by the others, so a thread that is started, woken or released from spinning runs on at
+// once, and every thread that can move at all stands before a visible operation.
 #pragma once
 
 #include <array>
@@ -197,7 +197,7 @@ class Execution {
   CasChoice choose_cas(const Place& place, std::uint64_t expected, OpKind kind,
                        std::memory_order failure);
   struct SleepChoice {
-    TraceValues::Result result;
+    Ending ending;
     const Store* compared;
   };
   SleepChoice choose_sleep(const Place& place, std::uint64_t seen, std::uint64_t mask, bool timed);

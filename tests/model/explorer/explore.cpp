@@ -144,6 +144,7 @@ Result replay(const Subject& subject, const std::string& text) {
   if (!schedule) {
     result.failed = true;
     result.kind = Failure::replay;
+    result.coverage = Coverage::failure;
     result.report = "not a replay string: " + text + "\n";
     return result;
   }
@@ -151,7 +152,7 @@ Result replay(const Subject& subject, const std::string& text) {
   const Execution& execution = the_execution();
   result.kind = execution.fault().kind;
   result.failed = result.kind != Failure::none;
-  result.coverage = result.failed ? Coverage::failure : Coverage::budget;
+  result.coverage = result.failed ? Coverage::failure : Coverage::replay;
   result.steps = result.max_depth = execution.steps();
   result.replay = subject.options.name + ":" + text;
   return result;

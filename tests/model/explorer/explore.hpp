@@ -58,6 +58,7 @@ enum class Coverage : std::uint8_t {
   bound,     // every execution within the pre-emption bound
   budget,    // stopped by max_executions or max_seconds, or sampled
   failure,   // stopped at a failure
+  replay,    // WEFT_REPLAY: one execution
 };
 
 struct Result {

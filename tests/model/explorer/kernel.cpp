@@ -25,11 +25,10 @@ void Execution::sleep(const void* address, std::uint64_t initial, std::uint64_t 
   did(step);
   TraceValues values = values_of(*choice.compared, place.newest->stamp);
   values.operand = seen & mask;
-  values.result = choice.result;
+  values.ending = choice.ending;
   note(op, id, values);
-  if (choice.result == TraceValues::Result::returned)
-    thread.views.now.raise(place.slot, choice.compared->stamp);
-  if (choice.result != TraceValues::Result::slept) return;
+  if (choice.ending == Ending::returned) thread.views.now.raise(place.slot, choice.compared->stamp);
+  if (choice.ending != Ending::slept) return;
 
   if (current_ == kMainThread)
     fail({.kind = Failure::deadlock,
@@ -48,7 +47,6 @@ void Execution::sleep(const void* address, std::uint64_t initial, std::uint64_t 
 // choice is what the newest store says.
 Execution::SleepChoice Execution::choose_sleep(const Place& place, std::uint64_t seen,
                                                std::uint64_t mask, bool timed) {
-  using Result = TraceValues::Result;
   const auto holds_seen = [&](const Store& store) { return ((store.value ^ seen) & mask) == 0; };
   const Store* equal = nullptr;
   const Store* differing = nullptr;
@@ -60,13 +58,13 @@ Execution::SleepChoice Execution::choose_sleep(const Place& place, std::uint64_t
   }
   std::array<SleepChoice, 3> options;
   unsigned count = 0;
-  if (equal) options[count++] = {Result::slept, equal};
-  if (differing) options[count++] = {Result::returned, differing};
+  if (equal) options[count++] = {Ending::slept, equal};
+  if (differing) options[count++] = {Ending::returned, differing};
   if (count == 2 && !holds_seen(*place.newest)) std::swap(options[0], options[1]);
   if (!differing && (timed || rules_.spurious_wakes) && may_be_spurious())
-    options[count++] = {Result::early, equal};
+    options[count++] = {Ending::early, equal};
   const SleepChoice choice = options[pick(count)];
-  if (choice.result == Result::early) ++current().spurious;
+  if (choice.ending == Ending::early) ++current().spurious;
   return choice;
 }
 

@@ -146,10 +146,10 @@ bool Execution::compare_exchange(const void* address, std::uint64_t initial,
   if (choice.succeeds) memory_.write(id, desired, current_, views, order, op.site, &read);
   TraceValues values = values_of(read, newest);
   values.operand = choice.succeeds ? desired : expected;
-  values.result = choice.succeeds   ? TraceValues::Result::plain
-                  : choice.spurious ? TraceValues::Result::spurious
-                                    : TraceValues::Result::failed;
-  note(op, id, values);
+  values.ending = choice.succeeds   ? Ending::plain
+                  : choice.spurious ? Ending::spurious
+                                    : Ending::failed;
+  note({op.kind, order, op.site}, id, values);
   expected = read.value;
   return choice.succeeds;
 }
@@ -255,7 +255,7 @@ bool Execution::try_lock(const void* address, OpInfo op) {
     ++current().locks_held;
   } else {
     step.value = F::Value::read;
-    values.result = TraceValues::Result::failed;
+    values.ending = Ending::failed;
   }
   did(step);
   note(op, id, values);

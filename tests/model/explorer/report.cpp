@@ -124,7 +124,6 @@ class Writer {
 
 std::string Writer::operation(const TraceEntry& entry) const {
   const TraceValues& v = entry.values;
-  using R = TraceValues::Result;
   const std::string name = word(entry.kind);
   const std::string where = place(entry.place);
   const std::string order = std::string(" ") + word(entry.order);
@@ -143,21 +142,23 @@ std::string Writer::operation(const TraceEntry& entry) const {
              "   from " + read_from(v) + format(", writes #%d", v.newest + 1);
     case OpKind::cas_weak:
     case OpKind::cas_strong:
-      if (v.result == R::plain)
+      if (v.ending == Ending::plain)
         return where + "." + name + " " + number(v.value) + " -> " + number(v.operand) + order +
                " succeeds   from " + read_from(v) + format(", writes #%d", v.newest + 1);
-      return where + "." + name + " expects " + number(v.operand) +
-             (v.result == R::spurious ? " fails spuriously" : " fails, reads " + number(v.value)) +
+      return where + "." + name + " expects " + number(v.operand) + order +
+             (v.ending == Ending::spurious ? " fails spuriously"
+                                           : " fails, reads " + number(v.value)) +
              "   from " + read_from(v);
     case OpKind::sleep:
       return where + ".sleep on " + number(v.operand) +
-             (v.result == R::slept      ? ": falls asleep   reading "
-              : v.result == R::returned ? ": returns, the value differs   reading "
-                                        : ": returns early   reading ") +
+             (v.ending == Ending::slept      ? ": falls asleep   reading "
+              : v.ending == Ending::returned ? ": returns, the value differs   reading "
+                                             : ": returns early   reading ") +
              read_from(v);
     case OpKind::wake: return where + ".wake " + number(v.operand) + ": wakes " + number(v.value);
     case OpKind::fence: return name + order;
-    case OpKind::try_lock: return where + ".try_lock" + (v.result == R::failed ? " fails" : "");
+    case OpKind::try_lock:
+      return where + ".try_lock" + (v.ending == Ending::failed ? " fails" : "");
     case OpKind::choose: return "choose " + number(v.value) + " of " + number(v.operand);
     case OpKind::spin:
     case OpKind::start: return name;
@@ -237,6 +238,7 @@ std::string summary(const Options& options, const Result& result) {
     case Coverage::complete: outcome = "complete"; break;
     case Coverage::bound: outcome = format("all within bound %u", options.bound); break;
     case Coverage::budget: outcome = "budget used up"; break;
+    case Coverage::replay: outcome = "replayed"; break;
     case Coverage::failure:
       outcome = "FAILED: ";
       outcome += to_string(result.kind);

@@ -13,6 +13,16 @@
 
 namespace weft::model {
 
+// How an operation ended that can end in several ways.
+enum class Ending : std::uint8_t {
+  plain,
+  failed,    // compare-exchange, try_lock
+  spurious,  // compare-exchange: failed for no reason
+  slept,
+  returned,  // sleep: the word held another value
+  early,     // sleep: for no reason, or by time-out
+};
+
 struct TraceValues {
   std::uint64_t value = 0;      // read, written, or chosen
   std::uint64_t operand = 0;    // of a read-modify-write; the expected value of a compare-exchange
@@ -20,14 +30,7 @@ struct TraceValues {
   Stamp newest = 0;             // the newest store at that moment
   ThreadId writer = kNoThread;  // whose store was read
   Site writer_site{};
-  enum class Result : std::uint8_t {
-    plain,
-    failed,
-    spurious,
-    slept,
-    returned,
-    early
-  } result = Result::plain;
+  Ending ending = Ending::plain;
 };
 
 struct TraceEntry {

@@ -97,6 +97,26 @@ RandomProgram random_program(std::uint64_t seed, Shape shape, const Op (&ops)[kO
   return program;
 }
 
+// The shape of the classic litmus tests: two accesses per thread, often with a fence between, and
+// sometimes a thread with a single one. Programs without that shape seldom tell models apart.
+inline RandomProgram litmus_program(std::uint64_t seed) {
+  Dice dice(seed);
+  std::uint32_t value = 0;
+  const auto access = [&] {
+    const Op op = dice.pick({Op::load, Op::load, Op::store, Op::store, Op::exchange});
+    const auto order = dice.below(2) == 0 ? std::memory_order_relaxed : pick_order(dice, op);
+    return Instruction{op, dice.below(kLocations), op == Op::load ? 0 : ++value, order};
+  };
+  RandomProgram program(2 + dice.below(2));
+  for (Code& code : program) {
+    code.push_back(access());
+    if (dice.below(2) == 0) code.push_back({Op::fence, 0, 0, pick_order(dice, Op::fence)});
+    code.push_back(access());
+  }
+  if (dice.below(3) == 0) program.push_back({access()});
+  return program;
+}
+
 class ProgramState {
  public:
   void run(unsigned thread, const Code& code) {

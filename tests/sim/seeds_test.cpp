@@ -1,0 +1,227 @@
+// Rules that must hold on every schedule, tried on two hundred of each.
+#include <weft/sim.hpp>
+
+#include <weft/arch/sanitizer.hpp>
+#include <weft/event.hpp>
+#include <weft/nursery.hpp>
+#include <weft/this_fiber.hpp>
+#include <weft/time.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace weft {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kSeeds = 200;
+
+// ── schedules are really different ──────────────────────────────────────────────────────────────
+
+// Read, think, write: right on some schedules only.
+int withdraw_twice() {
+  int balance = 100;
+  nursery([&](Nursery& n) {
+    for (int i = 0; i < 2; ++i)
+      n.spawn([&] {
+        const int seen = balance;
+        this_fiber::yield();
+        balance = seen - 10;
+      });
+  });
+  return balance;
+}
+
+TEST(Seeds, SomeSchedulesLoseMoneyAndSomeDoNot) {
+  int right = 0;
+  int wrong = 0;
+  std::optional<std::string> schedule;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SimIo io{{.seed = seed}};
+    const bool lost = io.run(withdraw_twice) != 80;
+    (lost ? wrong : right) += 1;
+    if (lost && !schedule) schedule = io.schedule();
+  }
+  EXPECT_GT(right, 10);
+  EXPECT_GT(wrong, 10);
+  ASSERT_TRUE(schedule);
+  EXPECT_NE(SimIo({.replay = *schedule}).run(withdraw_twice), 80) << "the string replays the loss";
+}
+
+TEST(Seeds, EveryOrderOfThreeFibersComesUp) {
+  std::vector<std::string> orders;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    std::string order;
+    SimIo{{.seed = seed}}.run([&] {
+      nursery([&](Nursery& n) {
+        for (const char who : {'a', 'b', 'c'}) n.spawn([&order, who] { order.push_back(who); });
+      });
+    });
+    orders.push_back(order);
+  }
+  std::sort(orders.begin(), orders.end());
+  orders.erase(std::unique(orders.begin(), orders.end()), orders.end());
+  EXPECT_EQ(orders, (std::vector<std::string>{"abc", "acb", "bac", "bca", "cab", "cba"}));
+}
+
+// ── random programs ─────────────────────────────────────────────────────────────────────────────
+
+struct Failure {
+  int number;
+};
+
+// A tree of nurseries whose fibers do what a generator says. Every wait ends, by an event, a timer
+// or a cancellation; some fibers fail, some nurseries are cancelled.
+class RandomProgram {
+ public:
+  explicit RandomProgram(std::uint64_t seed) : random_(static_cast<std::uint32_t>(seed)) {}
+
+  void run() {
+    try {
+      grow(0);
+    } catch (const Failure& failure) {
+      EXPECT_TRUE(failed_.at(std::size_t(failure.number)));
+    } catch (const NurseryCancelled&) {
+    }
+    EXPECT_EQ(live_, 0) << "run() returned before a fiber ended";
+    EXPECT_EQ(token_.use_count(), 1) << "a capture outlived its fiber";
+  }
+  [[nodiscard]] int started() const { return started_; }
+
+ private:
+  class Alive {
+   public:
+    Alive(int& all, int& mine) : all_(all), mine_(mine) { ++all_, ++mine_; }
+    ~Alive() { --all_, --mine_; }
+    Alive(const Alive&) = delete;
+    Alive& operator=(const Alive&) = delete;
+
+   private:
+    int& all_;
+    int& mine_;
+  };
+
+  unsigned dice(unsigned sides) { return static_cast<unsigned>(random_() % sides); }
+
+  void grow(int depth) {
+    int children = 0;  // alive now; the nursery must not end before it is zero
+    struct Check {
+      int& children;
+      ~Check() { EXPECT_EQ(children, 0) << "a nursery ended before its children"; }
+    } check{children};
+    nursery([&](Nursery& n) {
+      const unsigned count = 1 + dice(4);
+      for (unsigned i = 0; i < count; ++i) spawn(n, children, depth);
+      act(n, children, depth);
+      if (dice(12) == 0) n.cancel();
+    });
+  }
+
+  void spawn(Nursery& n, int& children, int depth) {
+    n.spawn([this, &n, &children, depth, token = token_] {
+      const Alive alive{live_, children};
+      ++started_;
+      for (unsigned i = dice(5); i > 0; --i) act(n, children, depth);
+      if (depth < 4 && dice(3) == 0) grow(depth + 1);
+      for (unsigned i = dice(3); i > 0; --i) act(n, children, depth);
+      if (dice(15) == 0) {
+        failed_.push_back(true);
+        throw Failure{static_cast<int>(failed_.size()) - 1};
+      }
+    });
+  }
+
+  void act(Nursery& n, int& children, int depth) {
+    switch (dice(8)) {
+      case 0: return this_fiber::yield();
+      case 1: return sleep_for(Duration{dice(50)});
+      case 2: return events_[dice(4)].set();
+      case 3: return events_[dice(4)].reset();
+      case 4: return wait_for_something();
+      case 5: return this_fiber::checkpoint();
+      case 6: return swallow();
+      default:
+        if (started_ < 300 && dice(2) == 0) spawn(n, children, depth);
+    }
+  }
+
+  void wait_for_something() {
+    auto a = events_[dice(4)].on_set();
+    auto b = events_[dice(4)].on_set();
+    Alarm soon{Clock::now() + Duration{dice(100)}};
+    Waitable* const arms[] = {&a, &soon, &b};
+    EXPECT_LT(wait(std::span<Waitable* const>{arms}, dice(3)), 3U);
+  }
+
+  void swallow() {
+    try {
+      sleep_for(Duration{dice(10)});
+    } catch (...) {  // Cancelled, and it is raised again at the next wait
+    }
+  }
+
+  std::mt19937 random_;
+  Event events_[4];
+  std::shared_ptr<int> token_ = std::make_shared<int>(0);
+  std::vector<bool> failed_;
+  int live_ = 0;
+  int started_ = 0;
+};
+
+TEST(Seeds, RandomProgramsKeepTheRulesInSimulation) {
+  int started = 0;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    std::uint64_t hashes[2];
+    for (std::uint64_t& hash : hashes) {
+      SimIo io{{.seed = seed}};
+      RandomProgram program{seed};
+      io.run([&] { program.run(); });
+      hash = io.trace_hash();
+      started += program.started();
+    }
+    EXPECT_EQ(hashes[0], hashes[1]);
+  }
+  EXPECT_GT(started, 2'000);
+}
+
+TEST(Seeds, OneProgramKeepsTheRulesOnManySchedules) {
+  for (const std::uint64_t program_seed : {3U, 14U, 159U})
+    for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+      SCOPED_TRACE(std::to_string(program_seed) + " on " + std::to_string(seed));
+      RandomProgram program{program_seed};
+      SimIo{{.seed = seed}}.run([&] { program.run(); });
+    }
+}
+
+TEST(Seeds, RandomProgramsKeepTheRulesInRealTime) {
+  FiberIo io;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomProgram program{seed};
+    io.run([&] { program.run(); });
+  }
+}
+
+TEST(Seeds, RandomProgramsKeepTheRulesOnSmallStacks) {
+  FiberIo io{{.stack_bytes = (arch::kAsan || arch::kTsan ? 128U : 32U) * 1024}};
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomProgram program{seed};
+    io.run([&] { program.run(); });
+  }
+}
+
+}  // namespace
+}  // namespace weft

@@ -1,5 +1,9 @@
 #include <weft/arch/thread_slot.hpp>
 
+#include <pthread.h>
+
+#include <cstdlib>
+
 extern "C" {
 // used: link-time optimisation does not read asm.
 [[gnu::tls_model("initial-exec"), gnu::used]] thread_local constinit void* weft_thread_slot =
@@ -9,27 +13,24 @@ extern "C" {
 namespace weft::arch {
 namespace {
 
-struct ExitHook {
-  void (*destroy)(void*) = nullptr;
-  void* object = nullptr;
-
-  ExitHook() = default;
-  ExitHook(const ExitHook&) = delete;  // a copy would destroy the object a second time
-  ExitHook& operator=(const ExitHook&) = delete;
-  ~ExitHook() {
-    if (destroy) destroy(object);
-  }
-};
-
-thread_local ExitHook exit_hook;
+// A key, and not a thread_local object: keys are destroyed after every thread_local, and once more
+// if a thread that is ending meets weft again.
+pthread_key_t exit_key(void (*destroy)(void*)) {
+  static const pthread_key_t key = [destroy] {
+    pthread_key_t made{};
+    if (::pthread_key_create(&made, destroy) != 0)
+      std::abort();  // out of keys: a thread's last act would be forgotten
+    return made;
+  }();
+  return key;
+}
 
 }  // namespace
 
 [[gnu::noinline]] void set_thread_slot(void* value) noexcept { weft_thread_slot = value; }
 
 void at_thread_exit(void (*destroy)(void*), void* object) {
-  exit_hook.destroy = destroy;
-  exit_hook.object = object;
+  ::pthread_setspecific(exit_key(destroy), object);
 }
 
 }  // namespace weft::arch

@@ -198,6 +198,14 @@ struct Counted {
   int* alive;
 };
 
+template <std::size_t kPad>
+struct Padded {
+  explicit Padded(int& alive) : counted(alive) {}
+  void operator()() const { this_fiber::yield(); }
+  Counted counted;
+  std::array<char, kPad> pad{};
+};
+
 TEST(Closure, IsDestroyedBeforeAnybodyLearnsOfTheEnd) {
   on_both_engines([] {
     int alive = 0;
@@ -205,8 +213,8 @@ TEST(Closure, IsDestroyedBeforeAnybodyLearnsOfTheEnd) {
       nursery([&](Nursery& n) {
         n.spawn([c = Counted{alive}] {});
         n.spawn([c = Counted{alive}] { this_fiber::yield(); });
-        n.spawn([c = Counted{alive}, pad = std::array<char, 100>{}] { this_fiber::yield(); });
-        n.spawn([c = Counted{alive}, pad = std::array<char, 500>{}] { this_fiber::yield(); });
+        n.spawn(Padded<100>{alive});
+        n.spawn(Padded<500>{alive});
       });
       EXPECT_EQ(alive, 0) << "the join has returned: no capture lives";
     }

@@ -27,11 +27,12 @@ TEST(Name, ALiteralIsAPointerAndAStringIsACopy) {
 }
 
 TEST(Name, NoneIsEmpty) {
-  EXPECT_TRUE(Name{}.empty());
-  EXPECT_TRUE(Name{""}.empty());
-  EXPECT_TRUE(Name{std::string{}}.empty());
-  EXPECT_STREQ(Name{}.c_str(), "");
-  EXPECT_FALSE(Name{"x"}.empty());
+  const Name none, literal{""}, owned{std::string{}}, some{"x"};
+  EXPECT_TRUE(none.empty());
+  EXPECT_TRUE(literal.empty());
+  EXPECT_TRUE(owned.empty());
+  EXPECT_FALSE(some.empty());
+  EXPECT_STREQ(none.c_str(), "");
 }
 
 TEST(Name, CopiesAreIndependentAndMovesLeaveNothing) {
@@ -54,10 +55,12 @@ TEST(Name, CopiesAreIndependentAndMovesLeaveNothing) {
 
 TEST(Name, ReleaseTellsWhoMustDelete) {
   bool owned = true;
-  const char* text = Name{"literal"}.release(owned);
+  Name literal{"literal"};
+  const char* text = std::move(literal).release(owned);
   EXPECT_FALSE(owned);
   EXPECT_STREQ(text, "literal");
-  text = Name{std::string{"heap"}}.release(owned);
+  Name heap{std::string{"heap"}};
+  text = std::move(heap).release(owned);
   EXPECT_TRUE(owned);
   EXPECT_STREQ(text, "heap");
   delete[] text;

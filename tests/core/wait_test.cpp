@@ -278,7 +278,6 @@ TEST(Wait, ReadyInPublishEveryTimeStillEnds) {
     Box::Take take_a{a}, take_b{b};
     int rounds = 0;
     // Ready while it publishes, gone again when tried: as two selects meet each other.
-    std::optional<int> taken;
     take_b.on_publish = [&] { b.put(++rounds); };
     take_b.on_try = [&] {
       if (rounds > 0 && rounds < 9) {
@@ -434,7 +433,7 @@ TEST(Wait, CancelBetweenCheckpointAndParkIsNotSleptThrough) {
   everywhere([] {
     CancelScope scope{Fiber::current().scope};
     const Entered entered{Fiber::current(), scope};
-    Box a, b;
+    Box a;
     Box::Take in_publish{a};
     in_publish.on_publish = [&] { scope.cancel(); };
     EXPECT_THROW(wait(in_publish), Cancelled);

@@ -19,6 +19,7 @@
 #include <exception>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -692,7 +693,10 @@ TEST(FiberIo, TheOldestUnbornFiberIsNotStarvedByTheLiving) {
         for (; !stop && turns < 100'000; ++turns) this_fiber::yield();
         stop = true;
       });
-      for (; !stop; ++turns) this_fiber::yield();
+      while (!stop) {
+        ++turns;
+        this_fiber::yield();
+      }
     });
     EXPECT_GE(turns_before, 0);
     EXPECT_LE(turns_before, 2 * 61) << "every 61st pick runs the oldest unborn fiber";
@@ -722,8 +726,8 @@ void busy_until(Instant when) {
   }
 }
 
-// Fibers that sleep until `offsets[i]` past a common instant, all due before the worker looks at the
-// time again; the order in which they armed and in which they woke.
+// Fibers that sleep until `offsets[i]` past a common instant, all due before the worker looks at
+// the time again; the order in which they armed and in which they woke.
 struct Slept {
   std::vector<int> armed, woken;
 };
@@ -910,7 +914,27 @@ std::string run_children(FiberIo& io, int count, int& ended) {
   });
 }
 
+TEST(FiberIo, NoFrameForTheRootFailsRun) {
+  FiberIo io;
+  std::thread{[&] {  // a new thread has no frames of its own
+    EXPECT_EQ(this_fiber::id(), 0U);
+    FrameCache hoard;
+    std::vector<Fiber*> all;
+    {
+      const arch::fault::Scoped no_memory{Site::mmap, {.every = 1}};
+      try {
+        for (;;) all.push_back(&hoard.take(FrameSize::small));  // what earlier tests left behind
+      } catch (const std::bad_alloc&) {
+      }
+      EXPECT_THROW(io.run([] {}), std::bad_alloc);
+    }
+    for (Fiber* frame : all) hoard.give(*frame);
+  }}.join();
+  EXPECT_EQ(io.run([] { return 4; }), 4) << "when memory is back the engine works";
+}
+
 TEST(FiberIo, NoStackForTheRootFailsRun) {
+  FiberIo{}.run([] {});  // leaves frames in the pool, so that only the stack is missing below
   FiberIo io;
   {
     const arch::fault::Scoped no_memory{Site::mmap, {.every = 1}};

@@ -1,4 +1,4 @@
-// The same seed is the same run: on every machine, with every compiler, at every optimisation level.
+// The same seed is the same run: on every machine, with every compiler and optimisation level.
 #include <weft/sim.hpp>
 
 #include <weft/event.hpp>

@@ -384,6 +384,23 @@ void inbox_wakes_its_worker(Program& p) {
   p.thread("sender 2", [&s] { s.inbox.push(s.fibers[1]); });
 }
 
+struct Nudging {
+  engine::Inbox inbox;
+  Atomic<bool> over{false};
+};
+
+// A worker that looks, finds nothing, and sleeps: the nudge in between is not slept through.
+void nudge_is_not_slept_through(Program& p) {
+  auto& s = p.make<Nudging>();
+  p.thread("worker", [&s] {
+    while (!s.over.load(std::memory_order_relaxed)) s.inbox.sleep(nullptr);
+  });
+  p.thread("nudger", [&s] {
+    s.over.store(true, std::memory_order_relaxed);
+    s.inbox.nudge();
+  });
+}
+
 struct Posting {
   engine::RootCount count;
   Var<int> root{1};  // alive while admitted
@@ -422,6 +439,7 @@ constexpr std::array kModels{
     CoreModel{"join one child", join_one_child, false, Mode::bound, 3},
     CoreModel{"join two children", join_two_children, true, Mode::bound, 2},
     CoreModel{"inbox wakes its worker", inbox_wakes_its_worker},
+    CoreModel{"nudge is not slept through", nudge_is_not_slept_through},
     CoreModel{"admit or refuse", admit_or_refuse},
 };
 

@@ -42,6 +42,7 @@ BareFiber* fiber = nullptr;
 // ── words ───────────────────────────────────────────────────────────────────────────────────────
 
 constexpr std::uintptr_t kAllBits = 0xfedc'ba98'7654'3210;
+constexpr std::uintptr_t kLastWord = 0x8000'0000'0000'0001;
 void* first_who = nullptr;
 std::uintptr_t first_how = 0;
 std::vector<std::uintptr_t> heard;
@@ -52,7 +53,7 @@ void listen(void* who, std::uintptr_t how) {
   first_how = how;
   for (std::uintptr_t word = 1; word != 0;)
     heard.push_back(word = switch_bare(*fiber, *thread, ~how));
-  leave_bare(*fiber, *thread, 42);
+  leave_bare(*fiber, *thread, kLastWord);
 }
 
 TEST(Context, WordsArriveAtTheEntryAndAtEveryReturn) {
@@ -66,7 +67,7 @@ TEST(Context, WordsArriveAtTheEntryAndAtEveryReturn) {
   EXPECT_EQ(first_how, kAllBits);
   EXPECT_EQ(switch_bare(own, other, 5), ~kAllBits);
   EXPECT_EQ(switch_bare(own, other, std::uintptr_t{1} << 63U), ~kAllBits);
-  EXPECT_EQ(switch_bare(own, other, 0), 42U) << "a fiber that leaves for ever brings its word too";
+  EXPECT_EQ(switch_bare(own, other, 0), kLastWord) << "who leaves for ever brings a word too";
   EXPECT_THAT(heard, testing::ElementsAre(5U, std::uintptr_t{1} << 63U, 0U));
 }
 

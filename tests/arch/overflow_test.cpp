@@ -310,6 +310,8 @@ TEST_F(Overflow, EachWorkerThreadHasItsOwnSignalStack) {
       run_on(*pool.take(), &overflow_by_recursion);
     }).join();
   });
+  if (end.text.find("qemu_plugin_vcpu_init_hook") != std::string::npos)
+    GTEST_SKIP() << "qemu 7 asserts on a thread made in a forked child";
   EXPECT_EQ(end.signal, SIGSEGV);
   EXPECT_THAT(end.text, StartsWith("weft: stack overflow"));
 }

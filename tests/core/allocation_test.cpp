@@ -1,9 +1,12 @@
 // Counts every allocation of the program, to show where there are none. A program of its own,
 // because it replaces operator new.
 #include <weft/arch/sanitizer.hpp>
+#include <weft/core/error.hpp>
+#include <weft/core/frame_pool.hpp>
 #include <weft/engine.hpp>
 #include <weft/event.hpp>
 #include <weft/nursery.hpp>
+#include <weft/sim.hpp>
 #include <weft/this_fiber.hpp>
 #include <weft/time.hpp>
 
@@ -18,12 +21,14 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
 namespace {
 
 std::atomic<std::uint64_t> allocations{0};
+std::atomic<bool> refuse{false};  // every allocation fails
 
 }  // namespace
 
@@ -32,10 +37,15 @@ std::atomic<std::uint64_t> allocations{0};
 namespace {
 
 // Not inlined: a compiler that sees both halves takes them for a mismatched pair.
-[[gnu::noinline]] void* allocate(std::size_t bytes, std::size_t alignment) {
+[[gnu::noinline]] void* try_allocate(std::size_t bytes, std::size_t alignment) noexcept {
   allocations.fetch_add(1, std::memory_order_relaxed);
+  if (refuse.load(std::memory_order_relaxed)) return nullptr;
   const std::size_t whole = (bytes + alignment - 1) / alignment * alignment;
-  void* const memory = std::aligned_alloc(alignment, whole == 0 ? alignment : whole);
+  return std::aligned_alloc(alignment, whole == 0 ? alignment : whole);
+}
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  void* const memory = try_allocate(bytes, alignment);
   if (!memory) throw std::bad_alloc{};
   return memory;
 }
@@ -55,17 +65,17 @@ void* operator new[](std::size_t bytes, std::align_val_t alignment) {
   return allocate(bytes, static_cast<std::size_t>(alignment));
 }
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return allocate(bytes, kDefault);
+  return try_allocate(bytes, kDefault);
 }
 void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
-  return allocate(bytes, kDefault);
+  return try_allocate(bytes, kDefault);
 }
 void* operator new(std::size_t bytes, std::align_val_t alignment, const std::nothrow_t&) noexcept {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
+  return try_allocate(bytes, static_cast<std::size_t>(alignment));
 }
 void* operator new[](std::size_t bytes, std::align_val_t alignment,
                      const std::nothrow_t&) noexcept {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
+  return try_allocate(bytes, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* memory) noexcept { release(memory); }
 void operator delete[](void* memory) noexcept { release(memory); }
@@ -100,6 +110,22 @@ std::uint64_t allocations_when_warm(F f) {
   const std::uint64_t before = allocations.load();
   f();
   return allocations.load() - before;
+}
+
+class NoMemory {
+ public:
+  NoMemory() { refuse.store(true); }
+  ~NoMemory() { refuse.store(false); }
+  NoMemory(const NoMemory&) = delete;
+  NoMemory& operator=(const NoMemory&) = delete;
+};
+
+std::size_t frames_in_use() {
+  std::size_t count = 0;
+  for_each_frame(
+      [](Fiber& fiber, void* at) { *static_cast<std::size_t*>(at) += fiber.io != nullptr; },
+      &count);
+  return count;
 }
 
 class Allocation : public ::testing::Test {
@@ -290,6 +316,85 @@ TEST_F(Allocation, ASecondRunOfAnEngineAllocatesNothing) {
                 });
             }),
             0U);
+}
+
+// ── no memory ───────────────────────────────────────────────────────────────────────────────────
+
+TEST_F(Allocation, ASpawnThatFindsNoMemoryThrowsAndNothingWasSpawned) {
+  FiberIo io;
+  io.run([] {
+    const auto captured = std::make_shared<int>(0);
+    int ran = 0;
+    bool refused = false;
+    nursery([&](Nursery& n) {
+      int spawned = 0;
+      {
+        const NoMemory none;
+        try {  // until a queue would have to grow
+          for (; spawned < 100'000; ++spawned) n.spawn([&ran] { ++ran; });
+        } catch (const std::bad_alloc&) {
+          refused = true;
+        }
+        try {
+          n.spawn([captured, pad = std::array<char, 500>{}] { *captured += 1 + pad[0]; });
+        } catch (const std::bad_alloc&) {
+        }
+      }
+      EXPECT_EQ(captured.use_count(), 1);
+      n.spawn([&ran] { ++ran; });  // memory is back
+      ran -= spawned;
+    });
+    EXPECT_TRUE(refused);
+    EXPECT_EQ(ran, 1);
+  });
+}
+
+TEST_F(Allocation, ASimulationThatFindsNoMemoryToStartWithThrowsAndRecovers) {
+  SimIo{}.run([] {});  // frames are there
+  const std::size_t in_use = frames_in_use();
+  SimIo io;
+  bool ran = false;
+  bool refused = false;
+  {
+    const NoMemory none;
+    try {
+      io.run([&] { ran = true; });
+    } catch (const std::bad_alloc&) {
+      refused = true;
+    } catch (const OutOfStacks&) {
+      refused = true;
+    }
+  }
+  EXPECT_NE(ran, refused);
+  EXPECT_EQ(frames_in_use(), in_use);
+  EXPECT_THROW(static_cast<void>(weft::io()), std::logic_error) << "the thread is its own again";
+  EXPECT_EQ(io.run([] { return 1; }), 1);
+}
+
+TEST_F(Allocation, AnEngineThatFindsNoMemoryToStartWithThrowsAndRecovers) {
+  FiberIo{}.run([] {});  // frames are there
+  const std::size_t in_use = frames_in_use();
+  FiberIo io;
+  bool ran = false;
+  bool refused = false;
+  {
+    const NoMemory none;
+    try {
+      io.run([&] { ran = true; });
+    } catch (const std::bad_alloc&) {
+      refused = true;
+    } catch (const OutOfStacks&) {
+      refused = true;
+    }
+  }
+  EXPECT_NE(ran, refused);
+  EXPECT_EQ(frames_in_use(), in_use);
+  EXPECT_EQ(io.run([] { return 1; }), 1);
+  {
+    const NoMemory none;
+    EXPECT_THROW(FiberIo{}, std::bad_alloc);
+    EXPECT_THROW(SimIo{}, std::bad_alloc);
+  }
 }
 
 }  // namespace

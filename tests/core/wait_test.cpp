@@ -342,6 +342,22 @@ TEST(Wait, ManyArmsUpToTheLimit) {
   });
 }
 
+TEST(Wait, NoArmsOrTooManyAreRefused) {
+  everywhere([] {
+    EXPECT_THROW(wait(std::span<Waitable* const>{}), std::invalid_argument);
+    Event event;
+    std::deque<Event::Wait> operations;
+    std::vector<Waitable*> arms;
+    for (std::size_t i = 0; i <= Verdict::kArmsMax; ++i)
+      arms.push_back(&operations.emplace_back(event));
+    EXPECT_THROW(wait(arms), std::invalid_argument);
+    EXPECT_THROW(wait_shielded(arms), std::invalid_argument);
+    event.set();
+    arms.pop_back();
+    EXPECT_EQ(wait(arms), 0U);
+  });
+}
+
 TEST(Wait, AStaleNodeCannotEndALaterWait) {
   on_both_engines([] {
     Box a;

@@ -933,6 +933,26 @@ TEST(FiberIo, NoFrameForTheRootFailsRun) {
   EXPECT_EQ(io.run([] { return 4; }), 4) << "when memory is back the engine works";
 }
 
+TEST(FiberIo, NoFrameForAChildThrowsInSpawn) {
+  FiberIo io;
+  io.run([] {
+    int spawned = 0;
+    int ran = 0;
+    nursery([&](Nursery& n) {
+      const arch::fault::Scoped no_memory{Site::mmap, {.every = 1}};
+      try {
+        for (;; ++spawned) n.spawn([&ran] { ++ran; });  // until the pool is empty
+      } catch (const std::bad_alloc&) {
+      }
+    });
+    EXPECT_EQ(ran, spawned) << "those that were spawned run, on the stacks there are";
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < 100; ++i) n.spawn([&ran] { ++ran; });
+    });
+    EXPECT_EQ(ran, spawned + 100);
+  });
+}
+
 TEST(FiberIo, NoStackForTheRootFailsRun) {
   FiberIo{}.run([] {});  // leaves frames in the pool, so that only the stack is missing below
   FiberIo io;

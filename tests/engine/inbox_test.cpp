@@ -82,15 +82,33 @@ TEST(Inbox, AnUnheardTimeoutLeavesItEmpty) {
   EXPECT_THAT(ids(inbox.take_all()), ElementsAre(0));
 }
 
-TEST(Inbox, NudgeOfAnAwakeWorkerChangesNothing) {
-  Frames frames{2};
+TEST(Inbox, ANudgeLosesNoFiber) {
+  Frames frames{3};
   Inbox inbox;
   inbox.nudge();
-  EXPECT_TRUE(inbox.empty());
+  inbox.nudge();
+  EXPECT_THAT(ids(inbox.take_all()), IsEmpty());
+  inbox.nudge();
   inbox.push(frames[0]);
   inbox.nudge();
   inbox.push(frames[1]);
-  EXPECT_THAT(ids(inbox.take_all()), ElementsAre(0, 1));
+  inbox.push(frames[2]);
+  inbox.nudge();
+  EXPECT_THAT(ids(inbox.take_all()), ElementsAre(0, 1, 2));
+  EXPECT_TRUE(inbox.empty());
+}
+
+// The worker has looked around, found nothing and is about to sleep: what it would find now counts.
+TEST(Inbox, ANudgeBeforeTheSleepIsNotForgotten) {
+  Inbox inbox;
+  EXPECT_TRUE(inbox.empty());
+  inbox.nudge();
+  inbox.sleep(nullptr);  // would sleep for ever
+  EXPECT_THAT(ids(inbox.take_all()), IsEmpty());
+  EXPECT_TRUE(inbox.empty());
+  const std::timespec moment{0, 100'000};
+  inbox.sleep(&moment);  // once looked, forgotten: this one does sleep
+  EXPECT_TRUE(inbox.empty());
 }
 
 TEST(Inbox, NudgeWakesASleeper) {
@@ -100,12 +118,9 @@ TEST(Inbox, NudgeWakesASleeper) {
     inbox.sleep(nullptr);
     woken.store(true);
   }};
-  while (!woken.load()) {  // it may not sleep yet
-    inbox.nudge();
-    std::this_thread::yield();
-  }
+  inbox.nudge();  // whether it sleeps already or not
   worker.join();
-  EXPECT_TRUE(inbox.empty());
+  EXPECT_TRUE(woken.load());
 }
 
 TEST(Inbox, NoFiberIsSleptThrough) {

@@ -10,14 +10,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <random>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace weft {
@@ -92,12 +95,14 @@ class RandomProgram {
       grow(0);
     } catch (const Failure& failure) {
       EXPECT_TRUE(failed_.at(std::size_t(failure.number)));
-    } catch (const NurseryCancelled&) {
+    } catch (const Cancelled&) {  // by whoever cancelled the scope we were run in
+      EXPECT_TRUE(this_fiber::cancelled());
     }
     EXPECT_EQ(live_, 0) << "run() returned before a fiber ended";
     EXPECT_EQ(token_.use_count(), 1) << "a capture outlived its fiber";
   }
   [[nodiscard]] int started() const { return started_; }
+  [[nodiscard]] Event& event(std::size_t i) { return events_[i % 4]; }
 
  private:
   class Alive {
@@ -121,10 +126,10 @@ class RandomProgram {
       ~Check() { EXPECT_EQ(children, 0) << "a nursery ended before its children"; }
     } check{children};
     nursery([&](Nursery& n) {
-      const unsigned count = 1 + dice(4);
+      const unsigned count = 1 + dice(6);
       for (unsigned i = 0; i < count; ++i) spawn(n, children, depth);
       act(n, children, depth);
-      if (dice(12) == 0) n.cancel();
+      if (dice(30) == 0) n.cancel();
     });
   }
 
@@ -132,10 +137,10 @@ class RandomProgram {
     n.spawn([this, &n, &children, depth, token = token_] {
       const Alive alive{live_, children};
       ++started_;
-      for (unsigned i = dice(5); i > 0; --i) act(n, children, depth);
-      if (depth < 4 && dice(3) == 0) grow(depth + 1);
+      for (unsigned i = dice(8); i > 0; --i) act(n, children, depth);
+      if (depth < 4 && dice(2) == 0) grow(depth + 1);
       for (unsigned i = dice(3); i > 0; --i) act(n, children, depth);
-      if (dice(15) == 0) {
+      if (dice(60) == 0) {
         failed_.push_back(true);
         throw Failure{static_cast<int>(failed_.size()) - 1};
       }
@@ -143,7 +148,7 @@ class RandomProgram {
   }
 
   void act(Nursery& n, int& children, int depth) {
-    switch (dice(8)) {
+    switch (dice(11)) {
       case 0: return this_fiber::yield();
       case 1: return sleep_for(Duration{dice(50)});
       case 2: return events_[dice(4)].set();
@@ -151,6 +156,11 @@ class RandomProgram {
       case 4: return wait_for_something();
       case 5: return this_fiber::checkpoint();
       case 6: return swallow();
+      case 7: return catch_and_park(depth);
+      case 8: return unwind_and_park();
+      case 9:
+        if (dice(40) == 0) n.cancel();
+        return;
       default:
         if (started_ < 300 && dice(2) == 0) spawn(n, children, depth);
     }
@@ -169,6 +179,50 @@ class RandomProgram {
       sleep_for(Duration{dice(10)});
     } catch (...) {  // Cancelled, and it is raised again at the next wait
     }
+  }
+
+  // Parks inside a catch block, with a nursery in it: the exception must still be there.
+  void catch_and_park(int depth) {
+    const int thrown = static_cast<int>(dice(1'000));
+    try {
+      throw thrown;
+    } catch (int) {
+      try {
+        this_fiber::yield();
+        wait_for_something();
+        if (depth < 4 && dice(4) == 0) grow(depth + 1);
+      } catch (const Failure&) {
+      }
+      try {
+        throw;
+      } catch (int again) {
+        EXPECT_EQ(again, thrown);
+      }
+    }
+  }
+
+  // Parks in a destructor while an exception unwinds; nothing may be thrown there.
+  void unwind_and_park() {
+    struct Cleanup {
+      RandomProgram& program;
+      ~Cleanup() {
+        EXPECT_EQ(std::uncaught_exceptions(), 1);
+        program.wait_for_something();
+        this_fiber::yield();
+        nursery([this](Nursery& n) { n.spawn([this] { program.wait_shielded_from_events(); }); });
+        EXPECT_EQ(std::uncaught_exceptions(), 1);
+      }
+    };
+    try {
+      const Cleanup cleanup{*this};
+      throw 1;
+    } catch (int) {
+    }
+  }
+  void wait_shielded_from_events() {
+    CancelScope shield{Fiber::current().scope, Shield::present};
+    const Entered entered{Fiber::current(), shield};
+    sleep_for(Duration{dice(20)});
   }
 
   std::mt19937 random_;
@@ -193,7 +247,7 @@ TEST(Seeds, RandomProgramsKeepTheRulesInSimulation) {
     }
     EXPECT_EQ(hashes[0], hashes[1]);
   }
-  EXPECT_GT(started, 2'000);
+  EXPECT_GT(started, 10'000);
 }
 
 TEST(Seeds, OneProgramKeepsTheRulesOnManySchedules) {
@@ -211,6 +265,39 @@ TEST(Seeds, RandomProgramsKeepTheRulesInRealTime) {
     SCOPED_TRACE(seed);
     RandomProgram program{seed};
     io.run([&] { program.run(); });
+  }
+}
+
+// The same beside threads that set events and cancel whole programs at any moment.
+TEST(Seeds, RandomProgramsKeepTheRulesAmongForeignThreads) {
+  FiberIo io;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomProgram program{seed};
+    io.run([&] {
+      std::atomic<bool> stop{false};
+      CancelScope scope{Fiber::current().scope};
+      std::thread waker{[&] {
+        for (std::size_t i = 0; !stop.load(); ++i) {
+          program.event(i).set();
+          std::this_thread::yield();
+          if (i % 3 == 0) program.event(i).reset();
+        }
+      }};
+      std::thread canceller;
+      if (seed % 2 == 0)
+        canceller = std::thread{[&] {
+          for (std::uint64_t i = 0; i < seed % 8; ++i) std::this_thread::yield();
+          scope.cancel();
+        }};
+      {
+        const Entered entered{Fiber::current(), scope};
+        program.run();
+      }
+      stop.store(true);
+      waker.join();
+      if (canceller.joinable()) canceller.join();
+    });
   }
 }
 

@@ -154,6 +154,40 @@ TEST(Stress, PostsRaceTheEndOfShortRuns) {
   EXPECT_EQ(captures.load(), 0);
 }
 
+// The poster is the last to leave, without anything to run, just as the worker goes to sleep.
+TEST(Stress, PostsThatThrowRaceTheEndOfRun) {
+  const int rounds = scaled(5'000);
+  struct Throws {
+    explicit Throws(std::atomic<bool>& admitted_in) : admitted(&admitted_in) {}
+    Throws(Throws&& other) : admitted(other.admitted) {
+      admitted->store(true);
+      throw 1;
+    }
+    void operator()() const {}
+    std::atomic<bool>* admitted;
+  };
+  FiberIo io;
+  std::atomic<int> round{0};
+  std::atomic<bool> admitted{false};
+  std::thread poster{[&] {
+    for (int mine = 1; mine <= rounds; ++mine) {
+      while (round.load() < mine) std::this_thread::yield();
+      EXPECT_THROW(io.post(Throws{admitted}), int);
+    }
+  }};
+  std::mt19937 random{1};
+  for (int now = 1; now <= rounds; ++now) {
+    admitted.store(false);
+    const auto spins = random() % 6'000;  // about as long as a throw takes
+    io.run([&] {
+      round.store(now);
+      while (!admitted.load()) std::this_thread::yield();
+      for (auto i = spins; i > 0; --i) std::atomic_signal_fence(std::memory_order_seq_cst);
+    });
+  }
+  poster.join();
+}
+
 TEST(Stress, ForeignThreadsSpawnIntoANursery) {
   constexpr int kThreads = 3;
   const int spawns = scaled(10'000);

@@ -89,7 +89,13 @@ Fiber* Host::give_stack(Fiber& fiber) noexcept {
 
 void Host::fail(Fiber& fiber) noexcept {
   Home& home = static_cast<Home&>(*fiber.scope);
-  home.child_failed(fiber, std::make_exception_ptr(OutOfStacks{stacks_.why()}));
+  std::exception_ptr error;
+  try {
+    error = std::make_exception_ptr(OutOfStacks{stacks_.why()});
+  } catch (...) {
+    error = std::current_exception();  // no memory to say why: that says it
+  }
+  home.child_failed(fiber, std::move(error));
   fiber.word.mark_ended(FiberState::cancelled, Actor::worker);
   discard_fiber(fiber);
   home.children_ended(1);

@@ -2,12 +2,19 @@
 
 #include "deadlock.hpp"
 
+#include <weft/core/closure.hpp>
 #include <weft/core/switch.hpp>
 
 namespace weft::engine {
 
 void Simulation::run(Fiber& root_fiber) {
-  start(root_fiber);
+  try {
+    start(root_fiber);
+  } catch (...) {
+    discard_fiber(root_fiber);
+    count.leave(1);
+    throw;
+  }
   while (!count.over()) {
     Fiber& fiber = successor();
     if (&fiber != &base()) switch_fibers(base(), fiber, Departure::none);

@@ -6,6 +6,7 @@
 
 #include "deadlock.hpp"
 
+#include <weft/core/closure.hpp>
 #include <weft/core/switch.hpp>
 #include <weft/core/thread.hpp>
 
@@ -25,7 +26,13 @@ Worker::~Worker() {
 }
 
 void Worker::run(Fiber& root_fiber) {
-  start(root_fiber);
+  try {
+    start(root_fiber);
+  } catch (...) {
+    discard_fiber(root_fiber);
+    count.leave(1);
+    throw;
+  }
   while (!count.over()) {
     if (Fiber* const fiber = pick()) {
       if (prepare(*fiber)) switch_fibers(base(), *fiber, Departure::none);

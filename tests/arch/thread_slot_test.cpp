@@ -8,6 +8,7 @@
 #include <weft/event.hpp>
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <functional>
@@ -184,6 +185,26 @@ TEST(ThreadSlot, CarrierStaysTheSameWhileTheThreadLives) {
     EXPECT_TRUE(mine.current->is_thread());
     on_a_thread([&] { EXPECT_NE(&weft::Carrier::here(), &mine); });
   });
+}
+
+// Destructors of the program's own may run before and after weft's, and may use weft.
+TEST(ThreadSlot, EndingThreadMayMeetWeftAgain) {
+  static int met = 0;
+  met = 0;
+  struct UsesWeft {
+    ~UsesWeft() { met += weft::Fiber::current().is_thread(); }
+  };
+  pthread_key_t key{};
+  const auto use_weft = [](void*) { met += weft::Fiber::current().is_thread(); };
+  on_a_thread([&] {
+    thread_local UsesWeft at_end;
+    static_cast<void>(&at_end);
+    EXPECT_TRUE(weft::Fiber::current().is_thread());
+    ASSERT_EQ(::pthread_key_create(&key, use_weft), 0);
+    ::pthread_setspecific(key, &met);
+  });
+  ::pthread_key_delete(key);
+  EXPECT_EQ(met, 2);
 }
 
 // A thread's frame goes back to the pool when it ends: else threads that come and go would leak.

@@ -2,8 +2,8 @@
 //
 // Invariant: a fiber in the inbox implies that the worker is awake or being woken.
 // Race:      the worker goes to sleep while a fiber or a nudge arrives. Both are one
-//            compare-exchange on the same word: either it came first, and the worker does not sleep,
-//            or the worker fell asleep first, and the sender sees `asleep` and wakes it.
+//            compare-exchange on the same word: either it came first, and the worker does not
+//            sleep, or the worker fell asleep first, and the sender sees `asleep` and wakes it.
 // Rejected:  a sleep flag beside the queue: two words, which need sequential consistency.
 #pragma once
 

@@ -13,12 +13,24 @@ extern "C" {
 namespace weft::arch {
 namespace {
 
+// Constant-initialised and without a destructor: it is there as long as the thread's memory is.
+struct LastAct {
+  void (*destroy)(void*) = nullptr;
+  void* object = nullptr;
+};
+thread_local constinit LastAct last_act;
+
+void perform(void* at) {
+  const LastAct act = *static_cast<LastAct*>(at);
+  act.destroy(act.object);
+}
+
 // A key, and not a thread_local object: keys are destroyed after every thread_local, and once more
 // if a thread that is ending meets weft again.
-pthread_key_t exit_key(void (*destroy)(void*)) {
-  static const pthread_key_t key = [destroy] {
+pthread_key_t exit_key() {
+  static const pthread_key_t key = [] {
     pthread_key_t made{};
-    if (::pthread_key_create(&made, destroy) != 0)
+    if (::pthread_key_create(&made, &perform) != 0)
       std::abort();  // out of keys: a thread's last act would be forgotten
     return made;
   }();
@@ -30,7 +42,8 @@ pthread_key_t exit_key(void (*destroy)(void*)) {
 [[gnu::noinline]] void set_thread_slot(void* value) noexcept { weft_thread_slot = value; }
 
 void at_thread_exit(void (*destroy)(void*), void* object) {
-  ::pthread_setspecific(exit_key(destroy), object);
+  last_act = {destroy, object};
+  ::pthread_setspecific(exit_key(), &last_act);
 }
 
 }  // namespace weft::arch

@@ -180,6 +180,8 @@ bool Worker::raise_if_deadlocked() noexcept {
 
 // Nothing to run: time may have something, or somebody outside.
 void Worker::idle() noexcept {
+  // Again, because pick() may have taken the nudge that told us so out of the inbox.
+  if (count.over()) return;
   answer_question();
   if (timers.empty()) {
     if (!inbox_.empty()) return;

@@ -156,7 +156,7 @@ TEST(Stress, PostsRaceTheEndOfShortRuns) {
 
 // The poster is the last to leave, without anything to run, just as the worker goes to sleep.
 TEST(Stress, PostsThatThrowRaceTheEndOfRun) {
-  const int rounds = scaled(5'000);
+  const int rounds = scaled(20'000);
   struct Throws {
     explicit Throws(std::atomic<bool>& admitted_in) : admitted(&admitted_in) {}
     Throws(Throws&& other) : admitted(other.admitted) {

@@ -44,7 +44,7 @@ extern thread_local constinit void* weft_thread_slot [[gnu::tls_model("initial-e
 // Only ever called on a thread's own stack, when it starts or stops carrying fibers.
 void set_thread_slot(void* value) noexcept;
 
-// Calls `destroy(object)` when the calling thread ends. `destroy` is the same in every call.
+// Calls `destroy(object)` when the calling thread ends. The last call before that counts.
 void at_thread_exit(void (*destroy)(void*), void* object);
 
 #endif

@@ -79,8 +79,13 @@ class Engine : public Io, public ListNode<Engine> {
     void operator()() && { call(at); }
   };
 
-  Engine() noexcept;
-  ~Engine();
+  Engine() = default;
+  ~Engine() = default;
+
+  // Between these two for_each_engine() shows us. The last line of the most derived constructor and
+  // the first of its destructor: a visitor must not meet half an engine.
+  void enlist() noexcept;
+  void delist() noexcept;
 
  private:
   virtual void run_root(Body body) = 0;

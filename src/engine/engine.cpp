@@ -15,13 +15,13 @@ Registry& registry() {
 
 }  // namespace
 
-Engine::Engine() noexcept {
+void Engine::enlist() noexcept {
   Registry& all = registry();
   const Locked locked{all.lock};
   all.engines.push_back(*this);
 }
 
-Engine::~Engine() {
+void Engine::delist() noexcept {
   Registry& all = registry();
   const Locked locked{all.lock};
   all.engines.remove(*this);

@@ -20,9 +20,11 @@ const Options& validated(const Options& options) {
 }  // namespace
 
 FiberIo::FiberIo(const Options& options)
-    : worker_(std::make_unique<engine::Worker>(*this, validated(options))) {}
+    : worker_(std::make_unique<engine::Worker>(*this, validated(options))) {
+  enlist();
+}
 
-FiberIo::~FiberIo() = default;
+FiberIo::~FiberIo() { delist(); }
 
 void FiberIo::run_root(Body body) {
   const engine::Exclusive exclusive{worker_->busy, "weft::FiberIo::run()"};

@@ -39,9 +39,11 @@ void require_here(const engine::Simulation& simulation) noexcept {
 }  // namespace
 
 SimIo::SimIo(const SimOptions& options)
-    : simulation_(std::make_unique<engine::Simulation>(*this, options)) {}
+    : simulation_(std::make_unique<engine::Simulation>(*this, options)) {
+  enlist();
+}
 
-SimIo::~SimIo() = default;
+SimIo::~SimIo() { delist(); }
 
 void SimIo::run_root(Body body) {
   engine::Simulation& sim = *simulation_;

@@ -16,7 +16,8 @@ help:
 	@echo 'make run         build preset release and take the tour: build/release/bin/weft tour'
 	@echo 'make test        build preset dev and run its tests, all but the long ones'
 	@echo 'make test-long   every preset, the long tests and the long budgets of the models'
-	@echo 'make bench       build preset bench and run the benchmarks'
+	@echo 'make bench       build preset bench and measure weft; PEERS=1: beside its peers'
+	@echo 'make bench-record   put the results of the last run into README.md'
 	@echo 'make build-X     build preset X:  $(PRESETS)'
 	@echo 'make test-X      the same, then run its tests'
 	@echo 'make format      format the C++ sources'
@@ -59,9 +60,15 @@ run: bootstrap build/release/build.ninja
 	cmake --build --preset release --target weft_cli
 	@build/release/bin/weft tour
 
+# Weft alone. `make bench PEERS=1` installs the peers and takes turns with them; PASSES, WORKLOADS,
+# WORKERS and ONLY go the same way and are explained in bench/README.md.
 .PHONY: bench
 bench: build-bench
 	@bench/run.sh build/bench/bin
+
+.PHONY: bench-record
+bench-record:
+	@bench/run.sh --readme build/bench/results/results.json
 
 .PHONY: tables
 tables: bootstrap build/dev/build.ninja

@@ -1,16 +1,32 @@
 #!/usr/bin/env python3
-"""Turns the values that run.sh collected into tables: one per number of workers.
+"""Turns what run.sh collected into JSON, tables and a plot; puts recorded results in the README.
 
-usage: report.py results.csv [program ...]      columns in this order, the rest behind
+usage: report.py RESULTS_DIR [program ...]   programs are the columns, in this order
+       report.py --readme RESULTS.json       records a run in the repository and in README.md
+       report.py --check                     whether README.md shows what is recorded
 
-Rows are metrics, columns are programs, cells are "best / median" over the passes. A program that
-prints a metric several times in one pass counts once, with the median.
+RESULTS_DIR holds results.csv (program, workers, metric, unit, pass, value) and about.csv (key,
+value); results.json, results.md and results.svg are written beside them, and the tables printed.
+Everything but the CSV comes of the JSON alone. Cells are "best / median" over the passes; a program
+that prints a metric several times in one pass counts once, with the median.
 """
 
 import csv
+import json
+import os
+import platform
 import statistics
 import sys
 from collections import defaultdict
+from pathlib import Path
+
+import plot
+
+ROOT = Path(os.environ.get("WEFT_BENCH_ROOT") or Path(__file__).resolve().parent.parent)
+README = ROOT / "README.md"
+RECORDED = ROOT / "bench" / "results" / "recorded.json"
+BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+FORMAT = 1
 
 METRICS = {  # in the order of the rows
     "yield_1": "W1 yield, 1 fiber",
@@ -30,12 +46,15 @@ METRICS = {  # in the order of the rows
     "skynet": "W7 skynet, a million leaves",
     "skynet_peak": "W7 peak memory",
     "mem_10k": "W8 memory per parked thread, of 10,000",
+    "mem_10k_tables": "W8 page tables per parked thread, of 10,000",
     "mem_10k_create": "W8 create, each, of 10,000",
     "mem_10k_teardown": "W8 tear down, each, of 10,000",
     "mem_100k": "W8 memory per parked fiber, of 100,000",
+    "mem_100k_tables": "W8 page tables per parked fiber, of 100,000",
     "mem_100k_create": "W8 create, each, of 100,000",
     "mem_100k_teardown": "W8 tear down, each, of 100,000",
     "mem_1m": "W8 memory per parked fiber, of a million",
+    "mem_1m_tables": "W8 page tables per parked fiber, of a million",
     "mem_1m_create": "W8 create, each, of a million",
     "mem_1m_teardown": "W8 tear down, each, of a million",
     "guard_limit": "W8 fibers with a guard page until mmap fails",
@@ -66,67 +85,238 @@ METRICS = {  # in the order of the rows
 MORE_IS_BETTER = {"req/s", "fibers"}
 
 
+# ---- CSV to JSON ---------------------------------------------------------------------------------
+
+
+def machine():
+    """What the figures were measured on."""
+    cpu = memory = ""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            cpu = line.split(":", 1)[1].strip()
+            break
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemTotal:"):
+            memory = f"{int(line.split()[1]) / 1048576:.0f} GiB"
+    return {
+        "cpu": cpu or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory": memory,
+        "kernel": f"{platform.system()} {platform.release()}",
+    }
+
+
+def read_csv(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def values_of(rows):
+    """(workers, metric) -> program -> one value per pass; and the units."""
+    passes = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    units = {}
+    for row in rows:
+        if row["unit"] == "FAILED":
+            continue
+        units[row["metric"]] = row["unit"]
+        key = int(row["workers"]), row["metric"]
+        passes[key][row["program"]][int(row["pass"])].append(float(row["value"]))
+    values = {
+        key: {
+            program: [statistics.median(of_pass[n]) for n in sorted(of_pass)]
+            for program, of_pass in by_program.items()
+        }
+        for key, by_program in passes.items()
+    }
+    return values, units
+
+
+def to_results(rows, about, order):
+    values, units = values_of(rows)
+    programs = list(order)
+    for row in rows:
+        if row["program"] not in programs:
+            programs.append(row["program"])
+    known = list(METRICS)
+    result_rows = []
+    for workers, metric in sorted(
+        values, key=lambda k: (k[0], known.index(k[1]) if k[1] in METRICS else len(known), k[1])
+    ):
+        better = "more" if units[metric] in MORE_IS_BETTER else "less"
+        best_of = max if better == "more" else min
+        result_rows.append({
+            "metric": metric,
+            "title": METRICS.get(metric, metric),
+            "unit": units[metric],
+            "workers": workers,
+            "better": better,
+            "programs": {
+                program: {"best": best_of(of), "median": statistics.median(of), "passes": of}
+                for program, of in values[workers, metric].items()
+            },
+        })
+    failures = {
+        (r["program"], r["metric"], int(r["workers"]), int(r["value"]))
+        for r in rows
+        if r["unit"] == "FAILED"
+    }
+    return {
+        "format": FORMAT,
+        "machine": machine(),
+        **about,
+        "programs": programs,
+        "rows": result_rows,
+        "failures": [
+            dict(zip(("program", "workload", "workers", "status"), failure))
+            for failure in sorted(failures)
+        ],
+    }
+
+
+# ---- JSON to markdown ----------------------------------------------------------------------------
+
+
 def shown(value):
     if abs(value) >= 999.5:
         return f"{value:,.0f}"
     return f"{value:.0f}" if abs(value) >= 99.5 else f"{value:.3g}"
 
 
-class Results:
-    def __init__(self, rows, programs):
-        passes = defaultdict(lambda: defaultdict(list))
-        self.programs = list(programs)
-        self.units = {}
-        self.failures = set()
-        for row in rows:
-            program, workers, metric = row["program"], int(row["workers"]), row["metric"]
-            if program not in self.programs:
-                self.programs.append(program)
-            if row["unit"] == "FAILED":
-                self.failures.add((program, workers, metric, row["value"]))
-                continue
-            self.units[metric] = row["unit"]
-            passes[program, workers, metric][row["pass"]].append(float(row["value"]))
-        self.values = {
-            key: [statistics.median(values) for values in of_pass.values()]
-            for key, of_pass in passes.items()
-        }
+def table(rows, programs):
+    programs = [p for p in programs if any(p in row["programs"] for row in rows)]
+    yield "| workload | unit | " + " | ".join(programs) + " |"
+    yield "|---|---|" + "---|" * len(programs)
+    for row in rows:
+        cells = []
+        for program in programs:
+            of = row["programs"].get(program)
+            cells.append(f"{shown(of['best'])} / {shown(of['median'])}" if of else "–")
+        yield f"| {row['title']} | {row['unit']} | {' | '.join(cells)} |"
 
-    def cell(self, program, workers, metric):
-        values = self.values.get((program, workers, metric))
-        if not values:
-            return "–"
-        best = (max if self.units[metric] in MORE_IS_BETTER else min)(values)
-        return f"{shown(best)} / {shown(statistics.median(values))}"
 
-    def table(self, workers):
-        seen = {metric for _, of, metric in self.values if of == workers}
-        metrics = [m for m in METRICS if m in seen] + sorted(seen - set(METRICS))
-        programs = [
-            p for p in self.programs if any((p, workers, m) in self.values for m in metrics)
-        ]
-        yield "| workload | unit | " + " | ".join(programs) + " |"
-        yield "|---|---|" + "---|" * len(programs)
-        for metric in metrics:
-            cells = [self.cell(program, workers, metric) for program in programs]
-            yield f"| {METRICS.get(metric, metric)} | {self.units[metric]} | {' | '.join(cells)} |"
+def tables(results):
+    for workers in sorted({row["workers"] for row in results["rows"]}):
+        pins = {1: "1 worker, pinned to one core", 2: "2 workers, pinned to two cores"}
+        yield f"\n{pins.get(workers, f'{workers} workers')}:\n"
+        rows = [row for row in results["rows"] if row["workers"] == workers]
+        yield from table(rows, results["programs"])
+
+
+def facts(results):
+    here = results["machine"]
+    cores = f"{here['cores']} core" + ("" if here["cores"] == 1 else "s")
+    yield f"- machine: {here['cpu']}, {cores}, {here['memory']}, {here['kernel']}"
+    passes = f"{results['passes']} pass" + ("" if results["passes"] == 1 else "es")
+    yield f"- date: {results['date']}, {passes}, cells are best / median"
+    yield f"- versions: {', '.join(results['versions'])}"
+    yield f"- command: `{results['command']}`"
+    if "scale" in results:
+        yield f"- **counts made smaller by {results['scale']}: this shows that it runs, no more**"
+
+
+def markdown(results):
+    lines = [*facts(results), *tables(results)]
+    if results["failures"]:
+        lines.append("\nFailed (exit status; 124 is the time limit):")
+        for f in results["failures"]:
+            lines.append(
+                f"- {f['program']}, {f['workload']}, {f['workers']} worker(s): {f['status']}"
+            )
+    return "\n".join(lines) + "\n"
+
+
+# ---- the README ----------------------------------------------------------------------------------
+
+
+def readme_block(results):
+    if results is None:
+        return "\n"
+    picture = RECORDED.with_suffix(".svg").relative_to(ROOT)
+    return (
+        f"\n![weft and its peers, best of the passes, logarithmic]({picture})\n\n"
+        f"{markdown(results)}\n"
+    )
+
+
+def replaced(text, block):
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"{README.name} has no {BEGIN} … {END}")
+    return before + BEGIN + "\n" + block.lstrip("\n") + END + after
+
+
+def load(path):
+    try:
+        results = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        sys.exit(f"{path}: {error}")
+    if not isinstance(results, dict) or results.get("format") != FORMAT:
+        sys.exit(f"{path}: not results of format {FORMAT}")
+    return results
+
+
+def dump(results):
+    return json.dumps(results, indent=1, ensure_ascii=False) + "\n"
+
+
+def record(path):
+    results = load(path)
+    if "scale" in results:
+        sys.exit(f"{path}: of a run with smaller counts, which are not figures to record")
+    RECORDED.parent.mkdir(parents=True, exist_ok=True)
+    RECORDED.write_text(dump(results))
+    RECORDED.with_suffix(".svg").write_text(plot.svg(results))
+    README.write_text(replaced(README.read_text(), readme_block(results)))
+    print(f"recorded: {RECORDED.relative_to(ROOT)}, its plot, and the tables of {README.name}")
+
+
+def check():
+    """A figure in the README that nobody measured is found here."""
+    results = load(RECORDED) if RECORDED.exists() else None
+    text = README.read_text()
+    if replaced(text, readme_block(results)) != text:
+        sys.exit(f"{README.name} does not show {RECORDED.relative_to(ROOT)}: "
+                 f"bench/report.py --readme {RECORDED.relative_to(ROOT)} writes it anew")
+    if results and RECORDED.with_suffix(".svg").read_text() != plot.svg(results):
+        sys.exit(f"{RECORDED.with_suffix('.svg').relative_to(ROOT)} is not the plot of the results")
+
+
+# --------------------------------------------------------------------------------------------------
+
+
+def about_run(path):
+    """What run.sh knows about the run. A key that comes several times is a list."""
+    about = {"versions": []}
+    for row in read_csv(path):
+        if row["key"] == "version":
+            about["versions"].append(row["value"])
+        else:
+            about[row["key"]] = int(row["value"]) if row["key"] == "passes" else row["value"]
+    return about
+
+
+def report(folder, order):
+    results = to_results(read_csv(folder / "results.csv"), about_run(folder / "about.csv"), order)
+    if not results["rows"] and not results["failures"]:
+        sys.exit("no values: no program offers these workloads")
+    text = markdown(results)
+    (folder / "results.json").write_text(dump(results))
+    (folder / "results.md").write_text(text)
+    (folder / "results.svg").write_text(plot.svg(results))
+    print(text, end="")
 
 
 def main():
-    if len(sys.argv) < 2:
+    words = sys.argv[1:]
+    if len(words) == 2 and words[0] == "--readme":
+        record(Path(words[1]))
+    elif words == ["--check"]:
+        check()
+    elif words and not words[0].startswith("-"):
+        report(Path(words[0]), words[1:])
+    else:
         sys.exit(__doc__)
-    with open(sys.argv[1], newline="") as file:
-        results = Results(csv.DictReader(file), sys.argv[2:])
-    if not results.values:
-        sys.exit("no values: no program offers these workloads")
-    for workers in sorted({of for _, of, _ in results.values}):
-        pinned = "1 worker, pinned to one core" if workers == 1 else f"{workers} workers"
-        print(f"\n{pinned}:\n")
-        print("\n".join(results.table(workers)))
-    if results.failures:
-        print("\nFailed (exit status; 124 is the time limit):")
-        for program, workers, workload, status in sorted(results.failures):
-            print(f"- {program}, {workload}, {workers} worker(s): {status}")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# Measures weft beside its peers: the same workloads, in turn, in one run; prints one table.
+# Measures weft, alone or beside its peers: the same workloads, in turn, in one run; prints tables.
 #
 #   bench/run.sh BIN_DIR                 BIN_DIR holds weft-bench, as build/bench/bin does
+#   bench/run.sh --readme RESULTS.json   records the results of a run in the repository's README
 #
 #   PASSES=3                             passes over all programs
-#   WORKLOADS="yield spawn event"        bench/README.md lists them all
-#   WORKERS="1"                          pinned to one core; "1 2" measures two workers as well
-#   ONLY=regex                           only the programs whose name matches, and weft
-#   PEERS=1                              first install the Debian packages of the peers
+#   WORKLOADS="yield spawn event mem1m fib30"      bench/README.md lists them all
+#   WORKERS="1 2"                        each with as many cores of its own as it has workers
+#   PEERS=1                              with the peers: installs their Debian packages first;
+#                                        PEERS=installed: with those that are there
+#   ONLY=regex                           only the peers whose name matches
 #
 # A peer whose packages are not installed is skipped. Everything written goes beside BIN_DIR: built
-# peers to peers/, the raw values and the table to results/.
+# peers to peers/, the raw values, JSON, tables and plot to results/.
 set -euo pipefail
 
 here="$(cd "$(dirname "$0")" && pwd)"
+if [[ "${1:-}" == --readme ]]; then exec python3 -B "$here/report.py" "$@"; fi
 if [[ $# != 1 || ! -x "$1/weft-bench" ]]; then
   echo "usage: bench/run.sh BIN_DIR, where BIN_DIR/weft-bench exists (make bench builds it)" >&2
   exit 2
@@ -23,14 +26,18 @@ peers="$(dirname "$bin")/peers"
 results="$(dirname "$bin")/results"
 csv="$results/results.csv"
 passes="${PASSES:-3}"
-workloads="${WORKLOADS:-yield spawn event}"
-workers_wanted="${WORKERS:-1}"
+workloads="${WORKLOADS:-yield spawn event mem1m fib30}"
+workers_wanted="${WORKERS:-1 2}"
 only="${ONLY:-.}"
 if [[ ! "$passes" =~ ^[1-9][0-9]*$ ]]; then
   echo "bench/run.sh: PASSES is \"$passes\", not a number from 1" >&2
   exit 2
 fi
-limit=60 # seconds for one workload of one program
+if [[ ! "$workers_wanted" =~ ^[1-9][0-9]*( [1-9][0-9]*)*$ ]]; then
+  echo "bench/run.sh: WORKERS is \"$workers_wanted\", not numbers from 1" >&2
+  exit 2
+fi
+limit=120 # seconds for one workload of one program
 mkdir -p "$peers" "$results"
 
 say() { printf '%s\n' "$*" >&2; }
@@ -90,7 +97,8 @@ build() { # <what> <libraries>
 available=(weft)
 prepare_peers() {
   local name source needs libraries packages
-  if [[ -n "${PEERS:-}" ]]; then install_peers >&2; fi
+  [[ -n "${PEERS:-}" ]] || return 0
+  if [[ "$PEERS" != installed ]]; then install_peers >&2; fi
   while IFS='|' read -r name source needs packages libraries; do
     [[ "$name" =~ $only ]] || continue
     offers_any "$name" || continue
@@ -151,6 +159,7 @@ command_of() { # <name> <workload> <workers>
 # The cores we may use, "0 1": a container may not own core 0.
 cores="$(taskset -pc $$ | sed -e 's/.*: //' -e 's/,/ /g' | xargs -n1 |
   awk -F- '{for (i = $1; i <= (NF > 1 ? $2 : $1); ++i) printf "%d ", i}')"
+core_count="$(wc -w <<<"$cores")"
 first_core="${cores%% *}"
 second_core="$(awk '{print (NF > 1 ? $2 : $1)}' <<<"$cores")"
 
@@ -165,7 +174,7 @@ note_failure() { # <name> <workers> <workload> <pass> <exit status>
 
 run_once() { # <name> <workers> <workload> <pass>
   local pin=() status=0 output="$results/output"
-  [[ "$2" != 1 ]] || pin=(taskset -c "$first_core")
+  if (($2 <= core_count)); then pin=(taskset -c "$(cut -d' ' -f1-"$2" <<<"$cores" | tr ' ' ,)"); fi
   # shellcheck disable=SC2046
   timeout $limit "${pin[@]}" $(command_of "$1" "$3" "$2") >"$output" 2>"$results/errors" ||
     status=$?
@@ -199,7 +208,9 @@ measure() {
 
 version_of() {
   case "$1" in
-    weft) echo "weft $("$bin/weft" --version 2>/dev/null | cut -d' ' -f2)" ;;
+    weft) echo "weft $("$bin/weft" --version 2>/dev/null | cut -d' ' -f2)" \
+      "$(git -C "$here" describe --always --dirty --abbrev=12 2>/dev/null)" \
+      "$("$bin/weft-bench" --build 2>/dev/null)" ;;
     go) go version | cut -d' ' -f3 ;;
     tokio) compgen -G '/usr/share/cargo/registry/tokio-1*' | sed 's#.*/##' ;;
     boost-fiber) dpkg-query -W -f 'Boost ${Version}' libboost-fiber1.81-dev 2>/dev/null ;;
@@ -211,23 +222,26 @@ version_of() {
   esac || true
 }
 
-header() {
-  local name versions=""
-  for name in "${available[@]}"; do versions+="$(version_of "$name" | xargs), "; done
-  echo "- machine: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) cores," \
-    "$(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo), $(uname -sr)"
-  echo "- date: $(date -u +%F), $passes passes, cells are best / median"
-  echo "- versions: $(sed -e 's/\(, \)*$//' -e 's/\(, \)\1*/, /g' <<<"$versions"), $(g++ --version |
-    head -1)"
-  echo "- command: \`WORKLOADS=\"$workloads\" WORKERS=\"$workers_wanted\" bench/run.sh $1\`"
+# As CSV for report.py: a comma or a quote in a value stays in its field.
+fact() { # <key> <value>
+  [[ -z "$2" ]] || printf '%s,"%s"\n' "$1" "${2//\"/\"\"}"
+}
+
+about() { # <BIN_DIR as given>
+  local name
+  echo "key,value"
+  fact date "$(date -u +%F)"
+  fact passes "$passes"
+  for name in "${available[@]}"; do fact version "$(version_of "$name" | xargs)"; done
+  fact version "$(g++ --version | head -1)"
+  fact scale "${WEFT_BENCH_SCALE:-}"
+  fact command "${PEERS:+PEERS=$PEERS }PASSES=$passes WORKLOADS=\"$workloads\"\
+ WORKERS=\"$workers_wanted\" bench/run.sh $1"
 }
 
 prepare_peers
+about "$1" >"$results/about.csv" # before: what is compiled meanwhile is not what ran
 measure
-{
-  header "$1"
-  python3 "$here/report.py" "$csv" "${available[@]}"
-} >"$results/results.md"
-cat "$results/results.md"
+python3 -B "$here/report.py" "$results" "${available[@]}"
 say "results: $results"
 ! grep -q '^weft,.*,FAILED,' "$csv"

@@ -1,65 +1,139 @@
 #!/usr/bin/env python3
-"""Tests bench/run.sh on a stand-in for weft-bench and with no peer at all."""
+"""Tests bench/run.sh and bench/report.py on a stand-in for weft-bench and with no peer at all.
 
+usage: run_test.py             the harness alone
+       run_test.py WEFT_BENCH  the harness on the real program, with tiny counts
+"""
+
+import json
 import os
 import re
+import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-RUN = Path(__file__).with_name("run.sh")
+HERE = Path(__file__).resolve().parent
+RUN = HERE / "run.sh"
+REPORT = HERE / "report.py"
+WEFT_BENCH = None
 
 # Ever slower: 10, 11, 12 in the first pass, 20, 21, 22 in the second and so on.
 STAND_IN = """#!/bin/bash
+if [[ "$1" == --build ]]; then echo stand-in; exit; fi
 echo "$*" >>"$0.calls"
 n=$(grep -c "^$1 $2$" "$0.calls")
 case "$1" in
   yield) for i in 0 1 2; do echo "yield_1 $((10 * n + i)) ns"; done ;;
   echo_words) echo "words $n req/s" ;;
+  memory) echo "mem_1m 4321.5 B" ;;
+  cores) echo "cores $(nproc) cores" ;;
   crash) echo "half 1 ns"; exit 3 ;;
   *) exit 2 ;;
 esac
 """
+SVG = "{http://www.w3.org/2000/svg}"
 
 
-class Run(unittest.TestCase):
+def run_sh(*arguments, **environment):
+    environment = {**os.environ, "PEERS": "", "WORKERS": "1", **environment}
+    return subprocess.run([RUN, *arguments], capture_output=True, text=True, env=environment)
+
+
+class Scratch(unittest.TestCase):
     def setUp(self):
-        self.scratch = tempfile.TemporaryDirectory()
-        self.bin = Path(self.scratch.name) / "bin"
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.root = Path(scratch.name)
+        self.bin = self.root / "bin"
         self.bin.mkdir()
-        stand_in = self.bin / "weft-bench"
-        stand_in.write_text(STAND_IN)
-        stand_in.chmod(0o755)
+        self.results = self.root / "results"
 
-    def tearDown(self):
-        self.scratch.cleanup()
+    def stand_in(self):
+        program = self.bin / "weft-bench"
+        program.write_text(STAND_IN)
+        program.chmod(0o755)
 
-    def run_sh(self, *arguments, **environment):
-        environment = {**os.environ, "ONLY": "^no such peer$", "PEERS": "", **environment}
-        return subprocess.run([RUN, *arguments], capture_output=True, text=True, env=environment)
+    def json(self):
+        return json.loads((self.results / "results.json").read_text())
+
+    def check_plot(self):
+        """The plot is XML, and nothing in it is outside of it. Returns its texts."""
+        root = ElementTree.parse(self.results / "results.svg").getroot()
+        self.assertEqual(root.tag, SVG + "svg")
+        width, height = float(root.get("width")), float(root.get("height"))
+        for bar in root.iter(SVG + "rect"):
+            x, y, w = (float(bar.get(name)) for name in ("x", "y", "width"))
+            self.assertGreater(w, 0)
+            self.assertTrue(0 <= x and x + w <= width and 0 <= y <= height, bar.attrib)
+        for line in (self.results / "results.svg").read_text().splitlines():
+            self.assertLessEqual(len(line), 100)
+        return [text.text.strip() for text in root.iter(SVG + "text")]
+
+    def check_markdown(self, text):
+        """Every table has as many cells in each row."""
+        tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+        self.assertTrue(tables, text)
+        for table in tables:
+            widths = {row.count("|") for row in table.splitlines()}
+            self.assertEqual(len(widths), 1, table)
+        for line in ("- machine: ", "- date: ", "- versions: ", "- command: "):
+            self.assertIn(line, text)
+
+
+class Harness(Scratch):
+    def setUp(self):
+        super().setUp()
+        self.stand_in()
 
     def test_best_and_median_of_the_passes(self):
-        run = self.run_sh(self.bin, WORKLOADS="yield", PASSES="3")
+        run = run_sh(self.bin, WORKLOADS="yield", PASSES="3")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("| W1 yield, 1 fiber | ns | 11 / 21 |", run.stdout)
-        for line in ("- machine: ", "- date: ", "- versions: ", "- command: "):
-            self.assertIn(line, run.stdout)
-        results = Path(self.scratch.name) / "results"
-        self.assertEqual((results / "results.md").read_text(), run.stdout)
-        self.assertEqual(len((results / "results.csv").read_text().splitlines()), 1 + 9)
+        self.check_markdown(run.stdout)
+        self.assertEqual((self.results / "results.md").read_text(), run.stdout)
+        self.assertEqual(len((self.results / "results.csv").read_text().splitlines()), 1 + 9)
+        results = self.json()
+        self.assertEqual(results["passes"], 3)
+        self.assertEqual(results["programs"], ["weft"])
+        (row,) = results["rows"]
+        values = {"best": 11, "median": 21, "passes": [11, 21, 31]}
+        self.assertEqual(row["programs"]["weft"], values)
+        self.assertIn("stand-in", results["versions"][0])
+        self.assertIn('WORKLOADS="yield"', results["command"])
+        self.assertGreaterEqual(results["machine"]["cores"], 1)
 
     def test_more_can_be_better_and_unknown_metrics_are_shown(self):
-        run = self.run_sh(self.bin, WORKLOADS="echo_words nothing", PASSES="3", WORKERS="1 2")
+        run = run_sh(self.bin, WORKLOADS="echo_words nothing", PASSES="3", WORKERS="1 2")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(len(re.findall(r"\| words \| req/s \| 3 / 2 \|", run.stdout)), 2)
         self.assertIn("1 worker, pinned to one core:", run.stdout)
-        self.assertIn("2 workers:", run.stdout)
+        self.assertIn("2 workers, pinned to two cores:", run.stdout)
+        self.assertIn("req/s (more is better)", self.check_plot())
+
+    def test_workers_have_as_many_cores(self):
+        run = run_sh(self.bin, WORKLOADS="cores", PASSES="1", WORKERS="1 2")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        seen = {row["workers"]: row["programs"]["weft"]["best"] for row in self.json()["rows"]}
+        self.assertEqual(seen, {1: 1, 2: min(2, len(os.sched_getaffinity(0)))})
+
+    def test_the_plot_has_a_bar_for_every_value(self):
+        run = run_sh(self.bin, WORKLOADS="yield memory", PASSES="1", WORKERS="1 2")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        texts = self.check_plot()
+        self.assertEqual(texts.count("weft"), 4)
+        for words in ("1 worker", "2 workers", "time, ns", "memory, bytes", "4,322"):
+            self.assertIn(words, texts)
 
     def test_a_failure_of_weft_fails_the_run(self):
-        run = self.run_sh(self.bin, WORKLOADS="crash", PASSES="1")
+        run = run_sh(self.bin, WORKLOADS="crash", PASSES="1")
         self.assertEqual(run.returncode, 1, run.stderr)
         self.assertIn("- weft, crash, 1 worker(s): 3", run.stdout)
+        (failure,) = self.json()["failures"]
+        self.assertEqual((failure["workload"], failure["status"]), ("crash", 3))
 
     def test_bad_input(self):
         for arguments, environment in [
@@ -68,14 +142,111 @@ class Run(unittest.TestCase):
             ([self.bin, self.bin], {}),
             ([self.bin], {"PASSES": "0"}),
             ([self.bin], {"PASSES": "many"}),
+            ([self.bin], {"WORKERS": "1,2"}),
+            ([self.bin], {"WORKERS": "0"}),
         ]:
-            run = self.run_sh(*arguments, **environment)
+            run = run_sh(*arguments, **environment)
             self.assertEqual(run.returncode, 2, (arguments, environment))
             self.assertEqual(run.stdout, "")
-        run = self.run_sh(self.bin, WORKLOADS="nothing")
+        run = run_sh(self.bin, WORKLOADS="nothing")
         self.assertEqual(run.returncode, 1)
         self.assertIn("no program offers these workloads", run.stderr)
 
 
+class Readme(Scratch):
+    TEXT = "# top\n\n<!-- bench:begin -->\n{}<!-- bench:end -->\n\nbelow\n"
+
+    def setUp(self):
+        super().setUp()
+        self.stand_in()
+        self.readme = self.root / "README.md"
+        self.readme.write_text(self.TEXT.format("of old\n"))
+
+    def report(self, *arguments):
+        return subprocess.run([REPORT, *arguments], capture_output=True, text=True,
+                              env={**os.environ, "WEFT_BENCH_ROOT": str(self.root)})
+
+    def record(self, **environment):
+        run = run_sh(self.bin, WORKLOADS="yield", PASSES="1", **environment)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return self.report("--readme", self.results / "results.json")
+
+    def test_what_was_recorded_is_what_the_readme_shows(self):
+        run = self.record()
+        self.assertEqual(run.returncode, 0, run.stderr)
+        text = self.readme.read_text()
+        self.assertTrue(text.startswith("# top\n\n<!-- bench:begin -->\n!["), text)
+        self.assertTrue(text.endswith("<!-- bench:end -->\n\nbelow\n"), text)
+        self.assertNotIn("of old", text)
+        self.check_markdown(text)
+        self.assertTrue((self.root / "bench/results/recorded.svg").exists())
+        self.assertEqual(self.report("--check").returncode, 0)
+        self.assertEqual(self.report("--readme", self.root / "bench/results/recorded.json")
+                         .returncode, 0)
+        self.assertEqual(self.readme.read_text(), text)
+
+    def test_a_figure_that_was_not_measured_is_found(self):
+        self.record()
+        self.readme.write_text(self.readme.read_text().replace("| 11 / 11 |", "| 1 / 1 |"))
+        run = self.report("--check")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("bench/report.py --readme", run.stderr)
+
+    def test_nothing_recorded_is_nothing_shown(self):
+        self.assertEqual(self.report("--check").returncode, 1)
+        self.readme.write_text(self.TEXT.format(""))
+        self.assertEqual(self.report("--check").returncode, 0)
+
+    def test_what_is_refused(self):
+        run = self.record(WEFT_BENCH_SCALE="0.5")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("smaller counts", run.stderr)
+        self.assertIn("of old", self.readme.read_text())
+        for arguments in (["--readme", "/nonexistent"], ["--readme"], [], ["--help"]):
+            self.assertEqual(self.report(*arguments).returncode, 1, arguments)
+        self.readme.write_text("no markers")
+        self.assertIn("has no <!-- bench:begin -->", self.record().stderr)
+
+    def test_the_repository_itself(self):
+        run = subprocess.run([REPORT, "--check"], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 0, run.stderr)
+
+
+class Real(Scratch):
+    def setUp(self):
+        super().setUp()
+        if WEFT_BENCH is None:
+            self.skipTest("needs the program weft-bench as an argument")
+        shutil.copy(WEFT_BENCH, self.bin / "weft-bench")
+
+    def test_every_workload_runs_and_every_result_is_right(self):
+        run = run_sh(self.bin, WORKLOADS="yield spawn event mem100k mem1m fib fib30", PASSES="1",
+                     WORKERS="1 2", WEFT_BENCH_SCALE="0.002")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.check_markdown(run.stdout)
+        self.check_plot()
+        results = self.json()
+        self.assertEqual(results["failures"], [])
+        for workers in (1, 2):
+            seen = {row["metric"] for row in results["rows"] if row["workers"] == workers}
+            self.assertLessEqual({
+                "yield_1", "yield_1000", "spawn_seq", "spawn_batch_cold", "spawn_batch",
+                "event_pingpong", "mem_100k", "mem_1m", "mem_1m_tables", "mem_1m_create",
+                "mem_1m_teardown",
+            }, seen)
+            self.assertEqual(sum(metric.startswith("fib_") for metric in seen), 2)
+        for row in results["rows"]:
+            if row["unit"] == "ns":
+                self.assertGreater(row["programs"]["weft"]["best"], 0, row)
+
+    def test_what_the_program_does_not_offer(self):
+        for arguments, status in [(["nosuch", "1"], 2), (["nosuch", "2"], 2), (["yield", "0"], 1),
+                                  (["yield", "two"], 1), ([], 1)]:
+            run = subprocess.run([WEFT_BENCH, *arguments], capture_output=True, text=True)
+            self.assertEqual((run.returncode, run.stdout), (status, ""), arguments)
+
+
 if __name__ == "__main__":
+    if len(sys.argv) > 1 and not sys.argv[1].startswith("-"):
+        WEFT_BENCH = Path(sys.argv.pop(1)).resolve()
     unittest.main()

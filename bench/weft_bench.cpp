@@ -1,16 +1,35 @@
-// weft's side of the workloads: `weft-bench <workload> <workers>` prints "metric value unit" lines.
-// Exit status 2: a workload this version does not offer.
+// weft's side of the workloads: `weft-bench <workload> <workers> [port]` prints "metric value unit"
+// lines. Exit status 2: a workload this version does not offer.
+//
+// WEFT_BENCH_SCALE, a number up to 1, makes every count smaller: to see that it runs, not how fast.
+// Every workload checks its result; where the check itself would cost something, it has a round of
+// its own that is not timed.
+#include "count.hpp"
+
 #include <weft/weft.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 
 namespace {
 
 using RealClock = std::chrono::steady_clock;
+
+class WrongResult : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+void expect(bool right, const std::string& what) {
+  if (!right) throw WrongResult{"wrong result: " + what};
+}
 
 void emit(const std::string& metric, double value, const char* unit) {
   std::printf("%s %.6g %s\n", metric.c_str(), value, unit);
@@ -23,57 +42,77 @@ double seconds(F&& f) {
   return std::chrono::duration<double>(RealClock::now() - begin).count();
 }
 
-void expect(bool right, const char* what) {
-  if (right) return;
-  std::fprintf(stderr, "weft-bench: wrong result: %s\n", what);
-  std::exit(1);
+double each(double seconds_of_all, long count) {
+  return seconds_of_all * 1e9 / static_cast<double>(count);
 }
 
-void yields(int fibers, long total) {
-  long done = 0;
+double scale = 1;
+
+long scaled(long count) {
+  return std::max(1L, static_cast<long>(static_cast<double>(count) * scale));
+}
+
+// ── W1 ──────────────────────────────────────────────────────────────────────────────────────────
+
+void yields(long fibers, long total) {
+  const long rounds = std::max(1L, total / fibers);
+  std::atomic<long> done{0};
   const double s = seconds([&] {
     weft::nursery([&](weft::Nursery& n) {
-      for (int i = 0; i < fibers; ++i)
-        n.spawn([&done, rounds = total / fibers] {
+      for (long i = 0; i < fibers; ++i)
+        n.spawn([&done, rounds] {
           for (long j = 0; j < rounds; ++j) weft::this_fiber::yield();
-          done += rounds;
+          done.fetch_add(rounds, std::memory_order_relaxed);
         });
     });
   });
-  expect(done == total, "yields");
-  emit("yield_" + std::to_string(fibers), s * 1e9 / static_cast<double>(total), "ns");
+  expect(done == rounds * fibers, "yields");
+  emit("yield_" + std::to_string(fibers), each(s, rounds * fibers), "ns");
 }
 
+// ── W2 ──────────────────────────────────────────────────────────────────────────────────────────
+
 void spawn_one_by_one(long total) {
-  long ran = 0;
+  long ran = 0;  // there is one child at a time, and the join orders them
   const double s = seconds([&] {
     for (long i = 0; i < total; ++i)
       weft::nursery([&](weft::Nursery& n) { n.spawn([&ran] { ++ran; }); });
   });
   expect(ran == total, "spawn_seq");
-  emit("spawn_seq", s * 1e9 / static_cast<double>(total), "ns");
+  emit("spawn_seq", each(s, total), "ns");
 }
 
-void spawn_batch(const char* metric, long total) {
-  long ran = 0;
-  const double s = seconds([&] {
+template <class Body>
+double batch(long total, Body body) {
+  return seconds([&] {
     weft::nursery([&](weft::Nursery& n) {
-      for (long i = 0; i < total; ++i) n.spawn([&ran] { ++ran; });
+      for (long i = 0; i < total; ++i) n.spawn(body);
     });
   });
-  expect(ran == total, metric);
-  emit(metric, s * 1e9 / static_cast<double>(total), "ns");
 }
 
-// Two fibers that wake each other through events: one round trip is two parks and two wakes.
+// Empty children, as the peers have: one word that all of them count in would be most of the price.
+void spawn_batches(long total) {
+  emit("spawn_batch_cold", each(batch(total, [] {}), total), "ns");
+  for (int i = 0; i < 4; ++i) emit("spawn_batch", each(batch(total, [] {}), total), "ns");
+  std::atomic<long> ran{0};
+  batch(total, [&ran] { ran.fetch_add(1, std::memory_order_relaxed); });
+  expect(ran == total, "spawn_batch");
+}
+
+// ── two fibers ──────────────────────────────────────────────────────────────────────────────────
+
+// They wake each other through events: one round trip is two parks and two wakes.
 void event_ping_pong(long rounds) {
   weft::Event there, back;
+  long answered = 0;
   const double s = seconds([&] {
     weft::nursery([&](weft::Nursery& n) {
       n.spawn([&, rounds] {
         for (long i = 0; i < rounds; ++i) {
           there.wait();
           there.reset();
+          ++answered;
           back.set();
         }
       });
@@ -84,34 +123,139 @@ void event_ping_pong(long rounds) {
       }
     });
   });
-  emit("event_pingpong", s * 1e9 / static_cast<double>(rounds), "ns");
+  expect(answered == rounds, "event_pingpong");
+  emit("event_pingpong", each(s, rounds), "ns");
 }
 
+// ── W8 ──────────────────────────────────────────────────────────────────────────────────────────
+
+struct Memory {
+  double resident = 0;     // bytes
+  double page_tables = 0;  // bytes
+
+  static Memory now() {
+    Memory seen;
+    std::ifstream status{"/proc/self/status"};
+    for (std::string word; status >> word;) {
+      if (word == "VmRSS:") status >> seen.resident;
+      if (word == "VmPTE:") status >> seen.page_tables;
+    }
+    seen.resident *= 1024;
+    seen.page_tables *= 1024;
+    return seen;
+  }
+};
+
+// Everybody waits for one event. Every stack has its guard: there is no other kind.
+void parked(const std::string& label, long count) {
+  std::atomic<long> up{0};
+  std::atomic<long> ended{0};
+  weft::Event all_up, go;
+  const Memory before = Memory::now();
+  double create = 0;
+  Memory during;
+  auto woken_at = RealClock::now();
+  weft::nursery([&](weft::Nursery& n) {
+    create = seconds([&] {
+      for (long i = 0; i < count; ++i)
+        n.spawn([&, count] {
+          if (up.fetch_add(1, std::memory_order_relaxed) + 1 == count) all_up.set();
+          go.wait();
+          ended.fetch_add(1, std::memory_order_relaxed);
+        });
+      all_up.wait();
+    });
+    during = Memory::now();
+    woken_at = RealClock::now();
+    go.set();
+  });
+  const double end = std::chrono::duration<double>(RealClock::now() - woken_at).count();
+  expect(ended == count, "mem_" + label);
+  const auto bytes_each = [&](double bytes) { return bytes / static_cast<double>(count); };
+  emit("mem_" + label, bytes_each(during.resident - before.resident), "B");
+  emit("mem_" + label + "_tables", bytes_each(during.page_tables - before.page_tables), "B");
+  emit("mem_" + label + "_create", each(create, count), "ns");
+  emit("mem_" + label + "_teardown", each(end, count), "ns");
+}
+
+// ── W11 ─────────────────────────────────────────────────────────────────────────────────────────
+
+long fib(long n) {  // NOLINT(misc-no-recursion)
+  if (n < 2) return n;
+  long a = 0;
+  long b = 0;
+  weft::nursery([&](weft::Nursery& both) {
+    both.spawn([&a, n] { a = fib(n - 1); });
+    b = fib(n - 2);
+  });
+  return a + b;
+}
+
+void fork_join(long n) {
+  long before = 0;  // fib(n), without fibers
+  long result = 1;
+  for (long i = 1; i < n; ++i) before = std::exchange(result, result + before);
+  long seen = 0;
+  const double s = seconds([&] { seen = fib(n); });
+  expect(seen == result, "fib");
+  // One spawn for each call with n of 2 or more: fib(n + 1) - 1 of them.
+  emit("fib_" + std::to_string(n), each(s, result + before - 1), "ns");
+}
+
+// ────────────────────────────────────────────────────────────────────────────────────────────────
+
 bool run_workload(std::string_view workload) {
+  const bool tiny = scale < 1;
   if (workload == "yield") {
-    yields(1, 10'000'000);
-    yields(1000, 10'000'000);
+    yields(1, scaled(10'000'000));
+    yields(1000, scaled(10'000'000));
   } else if (workload == "spawn") {
-    spawn_one_by_one(3'000'000);
-    spawn_batch("spawn_batch_cold", 100'000);
-    for (int i = 0; i < 4; ++i) spawn_batch("spawn_batch", 100'000);
+    spawn_one_by_one(scaled(3'000'000));
+    spawn_batches(scaled(100'000));
   } else if (workload == "event") {
-    event_ping_pong(2'000'000);
+    event_ping_pong(scaled(2'000'000));
+  } else if (workload == "mem100k") {
+    parked("100k", scaled(100'000));
+  } else if (workload == "mem1m") {
+    parked("1m", scaled(1'000'000));
+  } else if (workload == "fib") {
+    fork_join(tiny ? 10 : 25);
+  } else if (workload == "fib30") {
+    fork_join(tiny ? 15 : 30);
   } else {
     return false;
   }
   return true;
 }
 
+int refuse(const char* why) {
+  std::fprintf(stderr,
+               "weft-bench: %s\n"
+               "usage: weft-bench yield|spawn|event|mem100k|mem1m|fib|fib30 [workers] [port]\n"
+               "       weft-bench --build\n",
+               why);
+  return 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fprintf(stderr, "usage: weft-bench yield|spawn|event [workers]\n");
-    return 2;
+  if (argc < 2 || argc > 4) return refuse("a workload, the number of workers, and no more");
+  if (argc == 2 && std::string_view{argv[1]} == "--build") return weft::bench::print_build();
+  char* end = nullptr;
+  const unsigned long workers = argc > 2 ? std::strtoul(argv[2], &end, 10) : 1;
+  if (argc > 2 && (end == argv[2] || *end != '\0' || workers == 0 || workers > 1024))
+    return refuse("the number of workers is 1 to 1024");
+  if (const char* const text = std::getenv("WEFT_BENCH_SCALE")) {
+    scale = std::strtod(text, &end);
+    if (end == text || *end != '\0' || !(scale > 0 && scale <= 1))
+      return refuse("WEFT_BENCH_SCALE is a number above 0, and 1 at most");
   }
-  const unsigned workers = argc > 2 ? static_cast<unsigned>(std::atoi(argv[2])) : 1;
-  if (workers > 1) return 2;
-  weft::FiberIo io{weft::Options{.workers = workers}};
-  return io.run([&] { return run_workload(argv[1]); }) ? 0 : 2;
+  try {
+    weft::FiberIo io{weft::Options{.workers = static_cast<unsigned>(workers)}};
+    return io.run([&] { return run_workload(argv[1]); }) ? 0 : 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "weft-bench: %s\n", error.what());
+    return 1;
+  }
 }

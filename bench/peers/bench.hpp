@@ -28,6 +28,15 @@ inline double rss() {
   std::fclose(f);
   return double(b) * sysconf(_SC_PAGESIZE);
 }
+inline double page_tables() {
+  FILE* f = std::fopen("/proc/self/status", "r");
+  char line[256];
+  long kib = 0;
+  while (std::fgets(line, sizeof line, f) && std::sscanf(line, "VmPTE: %ld", &kib) != 1) {
+  }
+  std::fclose(f);
+  return double(kib) * 1024;
+}
 inline double peak_mib() {
   rusage r;
   getrusage(RUSAGE_SELF, &r);

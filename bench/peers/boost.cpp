@@ -155,7 +155,7 @@ static void mem(const std::string& label, int n) {
   Latch up(n);
   Fibers v;
   v.reserve(n);
-  double r0 = rss();
+  double r0 = rss(), p0 = page_tables();
   auto t = clk::now();
   for (int i = 0; i < n; ++i)
     v.push_back(go([&] {
@@ -166,6 +166,7 @@ static void mem(const std::string& label, int n) {
   up.wait();
   per_op("mem_" + label + "_create", t, n);
   emit("mem_" + label, (rss() - r0) / n, "B");
+  emit("mem_" + label + "_tables", (page_tables() - p0) / n, "B");
   t = clk::now();
   stop.close();
   join(v);
@@ -304,6 +305,8 @@ static void workload(const std::string& w) {
     mutex("mutex_yield", 400000, true);
   } else if (w == "fib")
     forkjoin(25, 121392);
+  else if (w == "fib30")
+    forkjoin(30, 1346268);
   else if (w == "sieve")
     sieve();
   else if (w == "cancel")

@@ -10,14 +10,18 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace weft {
 
 namespace engine {
+class Scheduler;
 class Worker;
-class Host;
 }  // namespace engine
 
 // What to do when nothing can run any more and nobody seems left to change that.
@@ -27,11 +31,30 @@ enum class OnDeadlock {
   raise,      // every waiting fiber's wait throws Deadlock
 };
 
+// Each option has an environment variable that replaces its default: WEFT_WORKERS,
+// WEFT_STACK_BYTES, WEFT_MAX_FIBERS, WEFT_ON_DEADLOCK. A value that the program sets stands.
 struct Options {
-  unsigned workers = 0;                     // 0: one per usable core; at present there is one
-  std::size_t stack_bytes = 256 * 1024;     // per fiber, virtual; only touched pages cost memory
+  unsigned workers = 0;                  // threads that run fibers, 1 to 1024; 0: usable cores, as
+                                         // affinity mask and cgroup quota allow
+  std::size_t stack_bytes = 256 * 1024;  // per fiber, virtual; only touched pages cost memory
+  std::size_t max_fibers = 0;            // fibers that may have started and not ended; 0: no limit.
+                                         // One more fails with OutOfStacks
   OnDeadlock on_deadlock = OnDeadlock::automatic;
 };
+
+// The options an engine would run with: defaults, environment and machine filled in. Throws
+// std::invalid_argument for values that make no sense, saying which and why.
+Options resolve(const Options& options);
+
+// Every option as a person would want to see it: name, variable, value, and what it means.
+struct OptionLine {
+  std::string_view name, variable, meaning;
+  std::string value;
+};
+std::vector<OptionLine> describe(const Options& options);
+
+// How many threads can run at once here: the affinity mask, and no more than the cgroup's quota.
+unsigned usable_cores() noexcept;
 
 // Thrown by run() when its function was unwound by cancellation, so that there is no value.
 class RunCancelled : public std::exception {
@@ -67,9 +90,9 @@ class Engine : public Io, public ListNode<Engine> {
     }
   }
 
-  // Calls `look(running fiber or null, at)` while no fiber of this engine makes a step. False, and
-  // not called: the engine's thread did not get round to it within a second.
-  using Look = void (*)(const Fiber* running, void* at);
+  // Calls `look(running fibers, at)` while no fiber of this engine makes a step. False, and not
+  // called: some worker did not get round to it within a second.
+  using Look = void (*)(std::span<const Fiber* const> running, void* at);
   virtual bool inspect(Look look, void* at) = 0;
 
  protected:
@@ -91,13 +114,18 @@ class Engine : public Io, public ListNode<Engine> {
   virtual void run_root(Body body) = 0;
 };
 
-// Fibers on real threads and in real time. The thread that calls run() is worker 0.
+// Fibers on real threads and in real time. The thread that calls run() is worker 0; the other
+// workers' threads live as long as the call. run() throws std::system_error if they cannot be
+// started, and std::runtime_error if several workers were asked for and the kernel has no
+// membarrier(2).
 class FiberIo final : public Engine {
  public:
   FiberIo() : FiberIo(Options{}) {}
   // Throws std::invalid_argument for options that make no sense, saying which and why.
   explicit FiberIo(const Options& options);
   ~FiberIo();
+
+  [[nodiscard]] const Options& options() const noexcept;  // resolved
 
   // From a foreign thread: `f` becomes a child of run()'s root. False, and `f` is destroyed unrun,
   // when the engine is not running. An exception that leaves f fails run(). Never parks.
@@ -122,7 +150,7 @@ class FiberIo final : public Engine {
   Fiber& successor(Fiber& self, Departure how) noexcept override;
   void departed(Fiber& fiber, Departure how) noexcept override;
   void resume(FiberList fibers) noexcept override;
-  Fiber* adopt(CancelScope& home) noexcept override;
+  Fiber* adopt(CancelScope& home, Departure how) noexcept override;
   [[nodiscard]] Instant now() const noexcept override;
   void arm(Timer& timer) noexcept override;
   void disarm(Timer& timer) noexcept override;
@@ -136,7 +164,9 @@ class FiberIo final : public Engine {
   void deliver(Fiber& fiber) noexcept;  // an admitted child
   void dismiss() noexcept;              // an admitted child that came to nothing
 
-  std::unique_ptr<engine::Worker> worker_;
+  [[nodiscard]] engine::Worker* worker_here() const noexcept;  // null: a foreign thread
+
+  std::unique_ptr<engine::Scheduler> scheduler_;
 };
 
 // Calls `visit(engine, at)` for every engine that exists; none comes or goes meanwhile.

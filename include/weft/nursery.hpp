@@ -51,13 +51,13 @@ class Nursery final : public Home {
   void spawn(F f) {
     static_assert(std::is_void_v<std::invoke_result_t<F>>,
                   "spawn() drops no results: use async(), or return void");
-    start(make_fiber(io_, *this, std::move(f)));
+    start(make_fiber(io(), *this, std::move(f)));
   }
   template <std::invocable F>
   void spawn(Name name, F f) {
     static_assert(std::is_void_v<std::invoke_result_t<F>>,
                   "spawn() drops no results: use async(), or return void");
-    Fiber& child = make_fiber(io_, *this, std::move(f));
+    Fiber& child = make_fiber(io(), *this, std::move(f));
     child.set_name(std::move(name));
     start(child);
   }
@@ -82,10 +82,23 @@ class Nursery final : public Home {
       -> std::invoke_result_t<Body, Nursery&>;
 
   Nursery(Fiber& owner, NurseryOptions options) noexcept
-      : Home(owner.scope), io_(*owner.io), owner_(owner), name_(std::move(options.name)) {}
+      : Home(owner.scope), owner_(owner), name_(std::move(options.name)) {}
   ~Nursery() = default;
 
-  void start(Fiber& child);
+  [[nodiscard]] Io& io() const noexcept { return *owner_.io; }
+  // The owner counts its own spawns without an atomic.
+  void start(Fiber& child) {
+    const bool by_owner = &Fiber::current() == &owner_;
+    if (by_owner) ++spawned_;
+    else word_.child_added();
+    try {
+      io().start(child);
+    } catch (...) {
+      take_back(child, by_owner);
+      throw;
+    }
+  }
+  [[gnu::cold]] void take_back(Fiber& child, bool by_owner) noexcept;
   void fail(std::exception_ptr error) noexcept;
   // After the body: waits for the last child.
   void join() noexcept {
@@ -141,7 +154,6 @@ class Nursery final : public Home {
     Atomic<std::uint64_t> bits_{kBodyHolds};
   };
 
-  Io& io_;
   Fiber& owner_;
   Word word_;
   std::int64_t spawned_ = 0;  // by the owner, not yet in word_, less those it ran in place
@@ -163,7 +175,7 @@ auto nursery(NurseryOptions options, Body&& body) -> std::invoke_result_t<Body, 
   using R = std::invoke_result_t<Body, Nursery&>;
   static_assert(!std::is_reference_v<R>, "the body's locals are gone: return by value");
   Fiber& self = Fiber::current();
-  if (self.is_thread()) [[unlikely]] static_cast<void>(io());  // throws: not inside an engine
+  if (!self.scope) [[unlikely]] static_cast<void>(io());  // throws: not inside an engine
   Nursery n{self, std::move(options)};
   [[maybe_unused]] std::optional<std::conditional_t<std::is_void_v<R>, bool, R>> result;
   bool returned = false;

@@ -19,7 +19,7 @@ class Alarm final : public Waitable, private Timer {
   [[nodiscard]] WaitReason reason() const noexcept override;
 
  private:
-  void fire() noexcept override;
+  void fire(FiberList& woken) noexcept override;
 
   Io& io_;
 };

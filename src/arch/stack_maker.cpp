@@ -52,7 +52,7 @@ StackChain StackMaker::make(std::size_t wanted) noexcept {
   if (options_.stacks_max != 0) {
     if (guarded_ >= options_.stacks_max) {
       std::snprintf(why_.data(), why_.size(),
-                    "the pool is limited to stacks_max = %zu stacks, and none is idle",
+                    "all of the %zu stacks that max_fibers allows are in use",
                     options_.stacks_max);
       return {};
     }

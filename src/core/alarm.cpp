@@ -17,10 +17,10 @@ void Alarm::unpublish() noexcept { io_.disarm(*this); }
 
 WaitReason Alarm::reason() const noexcept { return {.verb = "timer"}; }
 
-// The engine has taken us out of its queue; nobody else can find us, so there is no lock.
-void Alarm::fire() noexcept {
+// The engine has taken us out of its queue, and our disarm() waits for the end of this.
+void Alarm::fire(FiberList& woken) noexcept {
   Fiber& sleeper = fiber();
-  if (claim() == Claim::owned) sleeper.io->resume(FiberList{sleeper});
+  if (claim() == Claim::owned) woken.push_back(sleeper);
 }
 
 void sleep_until(Instant at) {

@@ -25,13 +25,21 @@ bool CancelScope::cancelled() const noexcept {
 
 bool CancelScope::look_again(std::uint32_t now) noexcept {
   if (cancelled()) return true;
-  clear_at_.store(now, std::memory_order_relaxed);
+  // All the way up, so that the scopes that will be made beside us need not climb again.
+  for (CancelScope* scope = this; scope; scope = scope->parent_) {
+    scope->clear_at_.store(now, std::memory_order_relaxed);
+    if (scope->shield_ == Shield::present) break;
+  }
   return false;
 }
 
-void CancelScope::set_deadline(Instant when) noexcept {
-  const bool bounded = parent_ && shield_ == Shield::absent;
-  deadline_ = bounded ? std::min(when, parent_->deadline_) : when;
+Instant CancelScope::deadline() const noexcept {
+  Instant earliest = deadline_;
+  for (const CancelScope* scope = this; scope->parent_ && scope->shield_ == Shield::absent;) {
+    scope = scope->parent_;
+    earliest = std::min(earliest, scope->deadline_);
+  }
+  return earliest;
 }
 
 void CancelScope::wake_strands(FiberList& woken) noexcept {

@@ -1,6 +1,7 @@
 #include <weft/core/thread.hpp>
 
 #include <weft/core/timer.hpp>
+#include <weft/core/waitable.hpp>
 
 #include <sched.h>
 
@@ -39,9 +40,11 @@ ThreadCarrier::ThreadCarrier(Fiber& frame) noexcept : fiber_(frame), strand_(fra
   ground_.shadow.begin(true);
   exceptions = &arch::thread_exception_state();
   current = &fiber_;
+  engine = &ThreadIo::get();
   fiber_.io = &ThreadIo::get();
   fiber_.strand = &strand_;
   fiber_.scope = nullptr;  // a recycled frame remembers its last fiber's
+  fiber_.id = 0;
   fiber_.word.mark_reborn();
   fiber_.word.mark_runnable(Actor::spawner);
   fiber_.word.mark_running();
@@ -97,7 +100,9 @@ void ThreadIo::sleep_until_resumed(Fiber& self, ThreadCarrier& thread) noexcept 
     }
     thread.timers_ = soonest->sibling_;
     soonest->armed_ = false;
-    soonest->fire();
+    FiberList woken;
+    soonest->fire(woken);
+    resume_all(std::move(woken));
   }
 }
 

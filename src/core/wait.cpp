@@ -123,7 +123,7 @@ std::size_t wait_shielded(std::span<Waitable* const> arms) {
 }
 
 void attend(Fiber& self) {
-  self.attention.fetch_and(~std::uint32_t{kAttendScope | kAttendToEnrol},
+  self.attention.fetch_and(static_cast<std::uint16_t>(~(kAttendScope | kAttendToEnrol)),
                            std::memory_order_relaxed);
   const bool read_first =
       mutant::kNudgeClearedTooLate && self.scope && !self.scope->enrol(*self.strand);

@@ -1,91 +1,88 @@
 #include <weft/engine.hpp>
 
-#include "worker.hpp"
+#include "scheduler.hpp"
 
 #include <weft/core/thread.hpp>
 
-#include <stdexcept>
-#include <string>
-
 namespace weft {
-namespace {
-
-const Options& validated(const Options& options) {
-  if (options.workers > 1)
-    throw std::invalid_argument{"weft::Options::workers is " + std::to_string(options.workers) +
-                                ", but this version runs fibers on one worker; use 0 or 1"};
-  return options;
-}
-
-}  // namespace
 
 FiberIo::FiberIo(const Options& options)
-    : worker_(std::make_unique<engine::Worker>(*this, validated(options))) {
+    : scheduler_(std::make_unique<engine::Scheduler>(*this, resolve(options))) {
   enlist();
 }
 
 FiberIo::~FiberIo() { delist(); }
 
-void FiberIo::run_root(Body body) {
-  const engine::Exclusive exclusive{worker_->busy, "weft::FiberIo::run()"};
-  engine::Root& root = worker_->root.emplace(worker_->count);
-  const engine::Mounted mounted{*worker_};
-  Fiber& fiber = make_fiber(*this, root, std::move(body));
-  fiber.set_name("main");
-  worker_->count.open();
-  worker_->run(fiber);
-  root.rethrow_if_failed();
+const Options& FiberIo::options() const noexcept { return scheduler_->options; }
+
+engine::Worker* FiberIo::worker_here() const noexcept {
+  Carrier& here = Carrier::here();
+  return here.engine == this ? static_cast<engine::Worker*>(&here) : nullptr;
 }
 
-Home* FiberIo::admit() noexcept { return worker_->count.admit() ? &*worker_->root : nullptr; }
+void FiberIo::run_root(Body body) {
+  scheduler_->run([&](Home& root) -> Fiber& {
+    Fiber& fiber = make_fiber(*this, root, std::move(body));
+    fiber.set_name("main");
+    return fiber;
+  });
+}
 
-void FiberIo::deliver(Fiber& fiber) noexcept { worker_->send(fiber); }
+Home* FiberIo::admit() noexcept { return scheduler_->admit(); }
+void FiberIo::deliver(Fiber& fiber) noexcept { scheduler_->inject(fiber); }
+void FiberIo::dismiss() noexcept { scheduler_->dismiss(); }
 
-void FiberIo::dismiss() noexcept { worker_->dismiss(); }
+// ── Io: called by fibers, on a worker of ours, unless said otherwise ────────────────────────────
 
 void FiberIo::start(Fiber& fiber) {
-  if (worker_->is_here()) worker_->start(fiber);
-  else worker_->send(fiber);
+  if (engine::Worker* const worker = worker_here()) worker->start(fiber);
+  else scheduler_->inject(fiber);
 }
 
 Fiber& FiberIo::successor(Fiber& self, Departure how) noexcept {
-  if (how == Departure::yield) return worker_->turn(self);
-  // A verdict latched while we published: why leave at all.
-  if (how == Departure::park && self.word.verdict() != Verdict::none()) return self;
-  return worker_->successor(how);
+  auto& worker = static_cast<engine::Worker&>(Carrier::here());
+  if (how == Departure::yield) return worker.turn(self);
+  if (how == Departure::park) {
+    // A verdict latched while we published: why leave at all.
+    if (self.word.verdict() != Verdict::none()) return self;
+    self.last_worker = static_cast<std::uint16_t>(worker.index());
+  }
+  return worker.successor(how);
 }
 
 void FiberIo::departed(Fiber& fiber, Departure how) noexcept {
+  auto& worker = static_cast<engine::Worker&>(Carrier::here());
   if (how == Departure::yield) {
     fiber.word.mark_runnable(Actor::worker);
-    worker_->requeue(fiber);
+    worker.requeue(fiber);
   } else {
-    worker_->release(fiber);
+    worker.release(fiber);
   }
 }
 
 void FiberIo::resume(FiberList fibers) noexcept {
-  const bool here = worker_->is_here();
-  Fiber* const first = fibers.pop_front();
-  if (here && fibers.empty()) return worker_->resume(*first);
-  for (Fiber* fiber = first; fiber; fiber = fibers.pop_front()) {
-    if (here) worker_->requeue(*fiber);
-    else worker_->send(*fiber);
+  engine::Worker* const worker = worker_here();
+  if (!worker) {
+    while (Fiber* const fiber = fibers.pop_front()) scheduler_->send(*fiber);
+    return;
   }
+  if (Fiber* const one = fibers.single()) return worker->resume(*one);
+  worker->resume_all(std::move(fibers));
 }
 
-Fiber* FiberIo::adopt(CancelScope& home) noexcept { return worker_->adopt(home); }
+Fiber* FiberIo::adopt(CancelScope& home, Departure how) noexcept {
+  return static_cast<engine::Worker&>(Carrier::here()).adopt(home, how);
+}
 
 Instant FiberIo::now() const noexcept { return monotonic_now(); }
-void FiberIo::arm(Timer& timer) noexcept { worker_->timers.arm(timer); }
-void FiberIo::disarm(Timer& timer) noexcept { worker_->timers.disarm(timer); }
 
-bool FiberIo::inspect(Look look, void* at) {
-  if (!worker_->count.over() && !worker_->is_here()) return worker_->answer({look, at});
-  look(worker_->is_here() ? worker_->current : nullptr, at);
-  return true;
+void FiberIo::arm(Timer& timer) noexcept {
+  static_cast<engine::Worker&>(Carrier::here()).timers.arm(timer);
 }
+void FiberIo::disarm(Timer& timer) noexcept { engine::SharedTimers::disarm(timer); }
 
-void FiberIo::raise_deadlock() const { throw Deadlock{worker_->deadlock_report}; }
+bool FiberIo::inspect(Look look, void* at) { return scheduler_->inspect(look, at); }
+
+void FiberIo::raise_deadlock() const { throw Deadlock{scheduler_->deadlock_report}; }
 
 }  // namespace weft

@@ -6,6 +6,7 @@
 #include <weft/core/carrier.hpp>
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 
 namespace weft::engine {
@@ -13,7 +14,7 @@ namespace weft::engine {
 // The thread's own stack, where the engine looks for work, is the fiber `base`.
 class Host : public Carrier {
  public:
-  Host(Io& io, std::size_t stack_bytes);
+  Host(Io& io, std::shared_ptr<arch::StackPool> stacks);
 
   // Between these two the calling thread carries our fibers. Engines nest.
   void mount() noexcept;
@@ -30,7 +31,7 @@ class Host : public Carrier {
   // Takes back the stack and the frame of a fiber that finished, on the far side.
   void release(Fiber& fiber) noexcept;
 
-  [[nodiscard]] arch::StackPool& stacks() noexcept { return stacks_; }
+  [[nodiscard]] arch::StackPool& stacks() noexcept { return *pool_; }
 
  private:
   Fiber* give_stack(Fiber& fiber) noexcept;
@@ -38,7 +39,8 @@ class Host : public Carrier {
 
   arch::OverflowHandler overflow_;
   std::optional<arch::SignalStack> signal_stack_;  // while mounted
-  arch::StackPool stacks_;
+  const std::shared_ptr<arch::StackPool> pool_;
+  arch::StackCache stacks_;
   Fiber base_;
   Ground base_ground_;
   Strand base_strand_;

@@ -1,15 +1,17 @@
 // Inbox: where other threads leave fibers for a worker, and where the worker sleeps.
 //
 // Invariant: a fiber in the inbox implies that the worker is awake or being woken.
-// Race:      the worker goes to sleep while a fiber or a nudge arrives. Both are one
+// Race:      the worker goes to sleep while a fiber, a nudge or a call arrives. All are one
 //            compare-exchange on the same word: either it came first, and the worker does not
-//            sleep, or the worker fell asleep first, and the sender sees `asleep` and wakes it.
+//            sleep, or the worker lay down first, and the sender sees it asleep and wakes it.
 // Rejected:  a sleep flag beside the queue: two words, which need sequential consistency.
 #pragma once
 
+#include <weft/base/chaos.hpp>
 #include <weft/base/sync.hpp>
 #include <weft/core/fiber.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 
@@ -17,42 +19,112 @@ namespace weft::engine {
 
 class Inbox {
  public:
-  // Leaves `fiber` here. From any thread. If the worker sleeps, wakes it.
+  // ── from any thread ─────────────────────────────────────────────────────────────────────────
+
+  // Leaves `fiber` here. If the worker sleeps, wakes it.
   void push(Fiber& fiber) noexcept {
+    chaos::step();
+    pushed_.fetch_add(1, std::memory_order_relaxed);
     std::uint64_t head = head_.load(std::memory_order_relaxed);
     do {
-      fiber.link = to_fiber(head);
+      fiber.link = chain(head);
       // release: pairs with take_all(); the worker sees the fiber as we left it.
-    } while (!head_.compare_exchange_weak(head, to_word(&fiber), std::memory_order_release,
-                                          std::memory_order_relaxed));
-    if (head == kAsleep) Sync::wake(head_, 1);
+    } while (!head_.compare_exchange_weak(head, to_word(fiber) | (head & kCalled),
+                                          std::memory_order_release, std::memory_order_relaxed));
+    if (head & kAsleep) Sync::wake(head_, 1);
   }
 
   // Has the worker look around without giving it anything to run: wakes it, or keeps it from
-  // falling asleep once. From any thread.
-  void nudge() noexcept {
-    std::uint64_t head = head_.load(std::memory_order_relaxed);
-    do {
-      if (head != kEmpty && head != kAsleep) return;  // it will look around anyway
-      // release: pairs with sleep(); the worker sees why it was nudged.
-    } while (!head_.compare_exchange_weak(head, kNudged, std::memory_order_acq_rel,
-                                          std::memory_order_relaxed));
-    if (head == kAsleep) Sync::wake(head_, 1);
-  }
+  // falling asleep once.
+  void nudge() noexcept { tell(kNudged); }
+
+  // Wakes the worker, if it sleeps, to search for work: it has been counted as a searcher.
+  [[nodiscard]] bool call() noexcept { return rouse(kCalled); }
+  // Wakes the worker, if it sleeps, to look around.
+  [[nodiscard]] bool rouse() noexcept { return rouse(kNudged); }
 
   [[nodiscard]] bool empty() const noexcept {
-    return head_.load(std::memory_order_relaxed) == kEmpty;
+    return head_.load(std::memory_order_relaxed) == kNothing;
+  }
+  // About how many fibers wait here.
+  [[nodiscard]] std::size_t length() const noexcept {
+    return pushed_.load(std::memory_order_relaxed) - taken_.load(std::memory_order_relaxed);
   }
 
-  // Everything, in order of arrival. By the worker.
-  FiberList take_all() noexcept {
-    Fiber* newest = to_fiber(head_.exchange(kEmpty, std::memory_order_acquire));
+  // The fibers of a worker that does not come for them.
+  FiberList take_over() noexcept {
+    std::uint64_t head = head_.load(std::memory_order_relaxed);
+    while (chain(head))
+      // Calls stay: they are the worker's own.
+      if (head_.compare_exchange_weak(head, head & kCalled, std::memory_order_acq_rel,
+                                      std::memory_order_relaxed))
+        return in_order(head);
+    return {};
+  }
+
+  // ── by the worker ───────────────────────────────────────────────────────────────────────────
+
+  struct Arrivals {
+    FiberList fibers;  // in order of arrival
+    bool called;       // see call()
+  };
+  Arrivals take_all() noexcept {
+    chaos::step();
+    const std::uint64_t head = head_.exchange(kNothing, std::memory_order_acquire);
+    return {in_order(head), (head & kCalled) != 0};
+  }
+
+  // From now on senders wake us. False: there is something here already.
+  [[nodiscard]] bool lie_down() noexcept {
+    chaos::step();
+    return become(kNothing, kAsleep);
+  }
+  // Until something arrives, or `timeout`. May return early.
+  void sleep(const std::timespec* timeout) noexcept { Sync::sleep(head_, kAsleep, timeout); }
+  [[nodiscard]] bool is_asleep() const noexcept {
+    return head_.load(std::memory_order_relaxed) == kAsleep;
+  }
+  void get_up() noexcept { become(kAsleep, kNothing); }
+
+ private:
+  // Frames are aligned to cache lines: their addresses leave room for these.
+  static constexpr std::uint64_t kNothing = 0;
+  static constexpr std::uint64_t kAsleep = 1;
+  static constexpr std::uint64_t kNudged = 2;
+  static constexpr std::uint64_t kCalled = 4;
+  static constexpr std::uint64_t kMarks = 7;
+
+  bool rouse(std::uint64_t what) noexcept {
+    std::uint64_t asleep = kAsleep;
+    if (!head_.compare_exchange_strong(asleep, what, std::memory_order_acq_rel,
+                                       std::memory_order_relaxed))
+      return false;
+    Sync::wake(head_, 1);
+    return true;
+  }
+  void tell(std::uint64_t what) noexcept {
+    std::uint64_t head = head_.load(std::memory_order_relaxed);
+    do {
+      // Also when it is told already: release, pairs with take_all(); the worker sees our reason,
+      // too.
+    } while (!head_.compare_exchange_weak(head, (head & ~kAsleep) | what, std::memory_order_acq_rel,
+                                          std::memory_order_relaxed));
+    if (head & kAsleep) Sync::wake(head_, 1);
+  }
+  bool become(std::uint64_t from, std::uint64_t to) noexcept {
+    return head_.compare_exchange_strong(from, to, std::memory_order_acq_rel,
+                                         std::memory_order_acquire);
+  }
+  FiberList in_order(std::uint64_t head) noexcept {
+    Fiber* newest = chain(head);
     Fiber* oldest = nullptr;
+    std::uint32_t count = 0;
     while (newest) {
       Fiber* const before = newest->link;
       newest->link = oldest;
       oldest = newest;
       newest = before;
+      ++count;
     }
     FiberList all;
     while (oldest) {
@@ -60,37 +132,19 @@ class Inbox {
       all.push_back(*oldest);
       oldest = after;
     }
+    if (count != 0) taken_.fetch_add(count, std::memory_order_relaxed);
     return all;
   }
-
-  // Sleeps until something arrives, nudge(), or `timeout`. May return early. By the worker, whose
-  // queues are empty.
-  void sleep(const std::timespec* timeout) noexcept {
-    if (become(kEmpty, kAsleep)) {
-      Sync::sleep(head_, kAsleep, timeout);
-      if (become(kAsleep, kEmpty)) return;  // nobody came: a time-out, or a spurious return
-    }
-    become(kNudged, kEmpty);
+  static std::uint64_t to_word(Fiber& fiber) noexcept {
+    return reinterpret_cast<std::uint64_t>(&fiber);
+  }
+  static Fiber* chain(std::uint64_t head) noexcept {
+    return reinterpret_cast<Fiber*>(head & ~kMarks);
   }
 
- private:
-  // Frames are cache-line aligned: no pointer's low half reads as one of these.
-  static constexpr std::uint64_t kEmpty = 0;
-  static constexpr std::uint64_t kAsleep = 1;
-  static constexpr std::uint64_t kNudged = 2;
-
-  bool become(std::uint64_t from, std::uint64_t to) noexcept {
-    return head_.compare_exchange_strong(from, to, std::memory_order_acq_rel,
-                                         std::memory_order_acquire);
-  }
-  static std::uint64_t to_word(Fiber* fiber) noexcept {
-    return reinterpret_cast<std::uint64_t>(fiber);
-  }
-  static Fiber* to_fiber(std::uint64_t word) noexcept {
-    return word <= kNudged ? nullptr : reinterpret_cast<Fiber*>(word);
-  }
-
-  Atomic<std::uint64_t> head_{kEmpty};
+  Atomic<std::uint64_t> head_{kNothing};
+  Atomic<std::uint32_t> pushed_{0};
+  Atomic<std::uint32_t> taken_{0};
 };
 
 }  // namespace weft::engine

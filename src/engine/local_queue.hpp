@@ -1,9 +1,11 @@
 // The two queues of a worker: depth first for the unborn, first in first out for the living.
 //
 // A tree of a million fibers, spawned depth first, needs the memory of its depth; woken and yielded
-// fibers take turns. Both are owned by their worker's thread alone.
+// fibers take turns. Whoever is inside the worker's gate is alone with both; only their positions
+// may be looked at from outside, as a hint.
 #pragma once
 
+#include <weft/base/inspected.hpp>
 #include <weft/core/fiber.hpp>
 #include <weft/core/spec.hpp>
 
@@ -21,21 +23,46 @@ inline Fiber& queued(Fiber& fiber) noexcept {
   return fiber;
 }
 
-// Spawned, not yet started. The owner takes the newest; fairness now and then takes the oldest.
+// Spawned, not yet started. The owner takes the newest; thieves, and fairness now and then, the
+// oldest.
 class FreshQueue {
  public:
   [[nodiscard]] bool empty() const noexcept { return first_ == last_; }
-  [[nodiscard]] Fiber* newest() const noexcept {
-    return empty() ? nullptr : slots_[(last_ - 1) & mask_];
-  }
+  [[nodiscard]] std::size_t length() const noexcept { return last_ - first_; }
+  // How often it turned from empty to not empty: as long as this stays, the oldest has been there.
+  [[nodiscard]] std::uint64_t fillings() const noexcept { return fillings_; }
+  [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
 
   // Throws std::bad_alloc, changing nothing, when it cannot grow.
   void push(Fiber& fiber) {
-    if (last_ - first_ > mask_) [[unlikely]] grow();
-    slots_[last_++ & mask_] = &queued(fiber);
+    const std::uint64_t first = first_;
+    const std::uint64_t last = last_;
+    if (last == first) fillings_ = fillings_ + 1;
+    if (last - first > mask_) [[unlikely]] grow();
+    slots_[last & mask_] = &queued(fiber);
+    last_ = last + 1;
   }
-  Fiber* pop_newest() noexcept { return empty() ? nullptr : &queued(*slots_[--last_ & mask_]); }
-  Fiber* pop_oldest() noexcept { return empty() ? nullptr : &queued(*slots_[first_++ & mask_]); }
+  Fiber* pop_newest() noexcept {
+    const std::uint64_t last = last_;
+    if (last == first_) return nullptr;
+    last_ = last - 1;
+    return &queued(*slots_[(last - 1) & mask_]);
+  }
+  // The newest, if it was spawned in `home`.
+  Fiber* pop_newest_of(const CancelScope& home) noexcept {
+    const std::uint64_t last = last_;
+    if (last == first_) return nullptr;
+    Fiber* const newest = slots_[(last - 1) & mask_];
+    if (newest->scope != &home) return nullptr;
+    last_ = last - 1;
+    return &queued(*newest);
+  }
+  Fiber* pop_oldest() noexcept {
+    const std::uint64_t first = first_;
+    if (first == last_) return nullptr;
+    first_ = first + 1;
+    return &queued(*slots_[first & mask_]);
+  }
 
  private:
   [[gnu::cold, gnu::noinline]] void grow() {
@@ -48,8 +75,9 @@ class FreshQueue {
 
   std::size_t mask_ = 255;
   std::unique_ptr<Fiber*[]> slots_ = std::make_unique<Fiber*[]>(mask_ + 1);
-  std::uint64_t first_ = 0;
-  std::uint64_t last_ = 0;
+  Inspected<std::uint64_t> first_ = 0;
+  Inspected<std::uint64_t> last_ = 0;
+  Inspected<std::uint64_t> fillings_ = 0;
 };
 
 // Woken or yielded. A ring, because a ring can be looked ahead in; what does not fit waits in a
@@ -57,20 +85,28 @@ class FreshQueue {
 class ReadyQueue {
  public:
   [[nodiscard]] bool empty() const noexcept { return first_ == last_; }
+  [[nodiscard]] std::size_t length() const noexcept { return last_ - first_; }
+  // Positions count up for ever: what stood before `last` then stands there as long as it waits.
+  [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
+  [[nodiscard]] std::uint64_t last() const noexcept { return last_; }
 
   void push(Fiber& fiber) noexcept {
-    if (last_ - first_ == kSlots) [[unlikely]] {
+    const std::uint64_t last = last_;
+    if (last - first_ == kSlots) [[unlikely]] {
       overflow_.push_back(fiber);
       return;
     }
-    slots_[last_++ % kSlots] = &queued(fiber);
+    slots_[last % kSlots] = &queued(fiber);
+    last_ = last + 1;
   }
 
   Fiber* pop() noexcept {
-    if (empty()) return nullptr;
-    Fiber* const fiber = &queued(*slots_[first_++ % kSlots]);
-    if (!overflow_.empty()) [[unlikely]] slots_[last_++ % kSlots] = overflow_.pop_front();
-    prefetch();
+    const std::uint64_t first = first_;
+    if (first == last_) return nullptr;
+    Fiber* const fiber = &queued(*slots_[first % kSlots]);
+    first_ = first + 1;
+    if (!overflow_.empty()) [[unlikely]] push(*overflow_.pop_front());
+    prefetch(first + 1);
     return fiber;
   }
 
@@ -80,14 +116,14 @@ class ReadyQueue {
 
   // A thousand fibers that take turns miss the cache on every frame and stack: fetch the frame of
   // three turns ahead and the stack of the next.
-  void prefetch() const noexcept {
-    if (last_ - first_ <= kFrameAhead) return;
-    __builtin_prefetch(slots_[(first_ + kFrameAhead) % kSlots]);
-    __builtin_prefetch(slots_[(first_ + 1) % kSlots]->context.stack_pointer);
+  void prefetch(std::uint64_t first) const noexcept {
+    if (last_ - first <= kFrameAhead) return;
+    __builtin_prefetch(slots_[(first + kFrameAhead) % kSlots]);
+    __builtin_prefetch(slots_[(first + 1) % kSlots]->context.stack_pointer);
   }
 
-  std::uint64_t first_ = 0;
-  std::uint64_t last_ = 0;
+  Inspected<std::uint64_t> first_ = 0;
+  Inspected<std::uint64_t> last_ = 0;
   FiberList overflow_;
   std::array<Fiber*, kSlots> slots_{};
 };

@@ -52,8 +52,9 @@ class [[nodiscard]] Exclusive {
   Atomic<bool>& busy_;
 };
 
-class Root final : public Home {
+class Root : public Home {
  public:
+  virtual ~Root() = default;
   explicit Root(RootCount& count) noexcept : Home(nullptr), count_(count) {}
 
   // The first failure is kept for run() to throw; it stops the others.
@@ -77,8 +78,10 @@ class Root final : public Home {
     if (error_) std::rethrow_exception(error_);
   }
 
- private:
+ protected:
   RootCount& count_;
+
+ private:
   Lock lock_;
   std::exception_ptr error_;
 };

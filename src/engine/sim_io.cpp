@@ -94,7 +94,8 @@ void SimIo::raise_deadlock() const { throw Deadlock{simulation_->deadlock_report
 bool SimIo::inspect(Look look, void* at) {
   const bool running = !simulation_->count.over();
   if (running && !simulation_->is_here()) return false;
-  look(running ? simulation_->current : nullptr, at);
+  const Fiber* const current = simulation_->current;
+  look(running ? std::span{&current, 1} : std::span<const Fiber* const>{}, at);
   return true;
 }
 

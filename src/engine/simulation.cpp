@@ -62,7 +62,9 @@ void Simulation::nobody_can_run() noexcept {
   if (!timers.empty()) {
     now = timers.soonest();
     schedule.note(static_cast<std::uint64_t>(now.time_since_epoch().count()));
-    timers.fire_due(now);
+    FiberList woken;
+    timers.fire_due(now, woken);
+    while (Fiber* const fiber = woken.pop_front()) make_runnable(*fiber);
     return;
   }
   deadlock_report = describe_deadlock(*base().io);

@@ -10,6 +10,7 @@
 #include <weft/core/waitable.hpp>
 #include <weft/sim.hpp>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,7 +20,9 @@ namespace weft::engine {
 class Simulation : public Host {
  public:
   Simulation(Io& io, const SimOptions& options)
-      : Host(io, options.stack_bytes), schedule(options.seed, options.replay) {}
+      : Host(io, std::make_shared<arch::StackPool>(
+                     arch::StackOptions{.stack_bytes = options.stack_bytes})),
+        schedule(options.seed, options.replay) {}
 
   void run(Fiber& root_fiber);
 

@@ -14,12 +14,12 @@ void TimerQueue::disarm(Timer& timer) noexcept {
   if (timer.armed_) remove(timer);
 }
 
-std::size_t TimerQueue::fire_due(Instant now) noexcept {
+std::size_t TimerQueue::fire_due(Instant now, FiberList& woken) noexcept {
   std::size_t fired = 0;
   while (root_ && root_->when <= now) {
     Timer& timer = *root_;
     remove(timer);
-    timer.fire();  // may arm others; the timer itself may be gone when this returns
+    timer.fire(woken);
     ++fired;
   }
   return fired;

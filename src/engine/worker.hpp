@@ -1,93 +1,155 @@
 // Worker: a thread that runs fibers, and the order it runs them in.
 #pragma once
 
+#include "gate.hpp"
 #include "host.hpp"
 #include "inbox.hpp"
 #include "local_queue.hpp"
-#include "root.hpp"
-#include "timer_queue.hpp"
+#include "policy.hpp"
+#include "shared_timers.hpp"
 
-#include <weft/engine.hpp>
+#include <weft/base/inspected.hpp>
 
-#include <optional>
-#include <string>
+#include <array>
+#include <memory>
+#include <vector>
 
 namespace weft::engine {
 
+class Scheduler;
+
 class Worker : public Host {
  public:
-  Worker(Io& io, const Options& options);
-  ~Worker();
+  Worker(Scheduler& scheduler, Io& io, std::shared_ptr<arch::StackPool> stacks, unsigned index);
 
   // ── on the worker's own thread ──────────────────────────────────────────────────────────────
 
-  void run(Fiber& root_fiber);  // until the root count is over
+  void run() noexcept;  // until the root count is over
 
-  void start(Fiber& fiber) {
-    fresh_.push(fiber);
-    fiber.id = ++ids_;
-  }
+  void start(Fiber& fiber);
   // Woken by a fiber of ours: it runs next, beside the one that woke it.
-  void resume(Fiber& fiber) noexcept {
-    if (Fiber* const displaced = std::exchange(next_, &fiber)) ready_.push(*displaced);
+  void resume(Fiber& fiber) noexcept;
+  // Woken together, or by time: they queue.
+  void resume_all(FiberList fibers) noexcept;
+  void requeue(Fiber& fiber) noexcept {
+    const Inside inside{gate_};
+    ready_.push(fiber);
   }
-  void requeue(Fiber& fiber) noexcept { ready_.push(fiber); }
 
   // Who runs while `self` is parked or gone. Never unprepared unless `finish`.
-  Fiber& successor(Departure how) noexcept;
+  Fiber& successor(Departure how) noexcept {
+    return how == Departure::finish ? successor_of_finished() : successor_of_parked();
+  }
   // Who runs while `self` waits its turn; `self` if there is nobody else.
   Fiber& turn(Fiber& self) noexcept;
-  Fiber* adopt(CancelScope& home) noexcept;
-
-  TimerQueue timers;
+  Fiber* adopt(CancelScope& home, Departure how) noexcept;
 
   // ── from any thread ─────────────────────────────────────────────────────────────────────────
 
-  // Leaves `fiber` to the worker. The engine's destructor waits until the caller is out again.
-  void send(Fiber& fiber) noexcept;
-  // One of the root's children, admitted from outside, came to nothing.
-  void dismiss() noexcept;
+  [[nodiscard]] unsigned index() const noexcept { return index_; }
+  alignas(64) Inbox inbox;  // others write here; our own things are on other lines
+  SharedTimers timers;
 
-  // Has the worker call `question` between two fibers. False: it did not come to it in a second.
-  struct Question {
-    Engine::Look look;
-    void* at;
-  };
-  bool answer(Question question) noexcept;
-
-  RootCount count;
-  Atomic<bool> busy{false};  // a call of run() is under way
-  std::optional<Root> root;  // while it runs
-  std::string deadlock_report;
+  // Alone with the queues of a worker until destroyed; asks, waits, and in the end insists.
+  class Visit;
 
  private:
-  static constexpr std::uint32_t kFairnessInterval = 61;  // a prime: no rhythm to fall in with
-  static constexpr std::uint32_t kTurnsMax = 64;          // in a row through the `next` slot
+  friend class Inspection;
 
-  Fiber* pick() noexcept;
-  Fiber* pick_for_fairness() noexcept;
-  void empty_inbox() noexcept;
-  void answer_question() noexcept;
-  std::size_t fire_timers(Instant now) noexcept;
+  // What can be seen of a worker's queues from outside, and when it was seen.
+  struct Sight {
+    Instant at{};             // of the queues
+    Instant ticked_at{};      // when `ticks` was seen to change last
+    std::uint64_t ticks = 0;
+    std::uint64_t fillings = 0, fresh_first = 0, ready_first = 0, ready_last = 0;
+    std::size_t fresh_length = 0;
+    bool next = false, inbox = false;
+
+    [[nodiscard]] bool nothing() const noexcept {
+      return fresh_length == 0 && ready_first == ready_last && !next && !inbox;
+    }
+  };
+  // What may be taken: oldest unborn, ready ones before a position, a stalled worker's last fiber.
+  struct Warrant {
+    bool fresh;
+    std::uint64_t ready_before;
+    bool stalled;
+  };
+
+  [[gnu::always_inline]] Fiber* pick(Departure how) noexcept;
+  // Counts a pick. True: now and then, for the sake of whom the usual order could starve.
+  [[gnu::always_inline]] bool is_fair_turn() noexcept {
+    const std::uint32_t left = until_fair_ - 1;
+    until_fair_ = left;
+    if (left != 0) [[likely]] return false;
+    look_around();
+    return true;
+  }
+  [[nodiscard]] std::uint64_t ticks() const noexcept {
+    return rounds_ * policy::kFairnessInterval - until_fair_;
+  }
+  [[gnu::cold, gnu::noinline]] void look_around() noexcept;
+  [[gnu::cold, gnu::noinline]] void empty_inbox() noexcept;
+  Fiber& successor_of_parked() noexcept;
+  Fiber& successor_of_finished() noexcept;
+  [[nodiscard]] bool living_wait() const noexcept {
+    return next_ || !ready_.empty() || !inbox.empty();
+  }
+  void advertise(std::size_t queued_before) noexcept;
+  [[gnu::cold, gnu::noinline]] void leave_the_search() noexcept;
+  [[gnu::cold, gnu::noinline]] void consider_a_call(std::size_t queued_before) noexcept;
+  FiberId next_id() noexcept {
+    if (next_id_ == ids_end_) [[unlikely]] take_ids();
+    return next_id_++;
+  }
+  [[gnu::cold]] void take_ids() noexcept;
+  void name_newcomer(Fiber& fiber) noexcept {
+    if (fiber.id == 0) fiber.id = next_id();
+  }
+  bool fire_timers(Instant now) noexcept;
+
+  // ── search.cpp: when there is nothing of our own to run ─────────────────────────────────────
   void idle() noexcept;
-  [[nodiscard]] bool living_wait() const noexcept;
-  bool raise_if_deadlocked() noexcept;
+  void look_for_work() noexcept;
+  bool search() noexcept;
+  bool take_injected(std::size_t most) noexcept;
+  bool take_stolen(std::size_t count) noexcept;
+  bool steal_from(Worker& victim, Instant now) noexcept;
+  [[nodiscard]] Sight look_at(const Worker& victim, Instant now) const noexcept;
+  std::size_t take_from(Worker& victim, const Warrant& warrant, bool silent) noexcept;
+  std::size_t give_loot(Worker& thief, const Warrant& warrant) noexcept;
+  void judge_last_steal(Instant now) noexcept;
+  void rest() noexcept;
+  void sleep_till_called() noexcept;
+  bool watch_round() noexcept;
 
-  Fiber* next_ = nullptr;    // just woken: coupled fibers take turns without a queue
-  std::uint32_t turns_ = 0;  // taken in a row from next_
-  std::uint32_t ticks_ = 0;
+  void become(WorkerState to) noexcept {
+    spec::check_edge(state_, to);
+    state_ = to;
+  }
+
+  Scheduler& shared_;
+  const unsigned index_;
+  Inspected<WorkerState> state_ = WorkerState::active;
+
+  // Just woken: coupled fibers take turns without a queue.
+  alignas(64) Inspected<Fiber*> next_ = nullptr;
+  std::uint32_t turns_ = 0;           // taken in a row from next_
+  Inspected<std::uint32_t> until_fair_ = policy::kFairnessInterval;  // picks, and then
+  Inspected<std::uint64_t> rounds_ = 0;                               // look_around()
+  Gate gate_;                         // to next_, fresh_ and ready_
   FreshQueue fresh_;
   ReadyQueue ready_;
-  FiberId ids_ = 0;
-  const OnDeadlock on_deadlock_;
-  bool deadlock_reported_ = false;
+  FiberId next_id_ = 0;               // of those set aside for us,
+  FiberId ids_end_ = 0;               // up to here
+  std::uint32_t edges_ = 0;           // of surplus, since the last call
+  bool called_ = false;               // we count as a searcher, and have not searched yet
 
-  alignas(64) Inbox inbox_;
-  Atomic<std::uint32_t> visitors_{0};  // foreign threads inside send()
-
-  enum : std::uint32_t { kNone, kWritten, kAsked, kAnswering, kDone };
-  Atomic<std::uint32_t> question_state_{kNone};
-  Question question_{};
+  // As a thief.
+  std::vector<Sight> sights_;
+  Duration age_ = policy::kAge;
+  Instant stole_at_{};
+  std::unique_ptr<std::array<Fiber*, policy::kLootMax>> loot_;
 };
 
 }  // namespace weft::engine

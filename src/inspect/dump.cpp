@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <ostream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,7 @@ Fibers fibers_of(const Io& io) {
 
 class Dump {
  public:
-  Dump(const Engine& engine, const Fiber* running, std::ostream& out)
+  Dump(const Engine& engine, std::span<const Fiber* const> running, std::ostream& out)
       : fibers_(fibers_of(engine)), running_(running), out_(out) {
     out_ << engine.kind() << ": " << fibers_.size() << (fibers_.size() == 1 ? " fiber" : " fibers")
          << '\n';
@@ -71,7 +72,7 @@ class Dump {
   // In release builds RUNNING and RUNNABLE are not written to the word; the engine knows.
   std::string state_of(const Fiber& fiber) {
     if (!fiber.strand) return "runnable, not started";
-    if (&fiber == running_) return "running";
+    if (std::find(running_.begin(), running_.end(), &fiber) != running_.end()) return "running";
     for (const Fiber* other : fibers_)
       if (other->strand && other->strand->beneath == &fiber)
         return "joins #" + std::to_string(other->id) + " in place";
@@ -93,7 +94,7 @@ class Dump {
   }
 
   const Fibers fibers_;
-  const Fiber* const running_;
+  const std::span<const Fiber* const> running_;
   std::ostream& out_;
 };
 
@@ -107,13 +108,13 @@ struct Request {
 void dump(Engine& engine, std::ostream& out) {
   Request request{engine, out};
   const bool answered = engine.inspect(
-      [](const Fiber* running, void* at) {
+      [](std::span<const Fiber* const> running, void* at) {
         const auto& to = *static_cast<Request*>(at);
         Dump{to.engine, running, to.out};
       },
       &request);
   if (!answered)
-    out << engine.kind() << ": no answer within a second; its thread runs a fiber that does not "
+    out << engine.kind() << ": no answer within a second; a worker runs a fiber that does not "
                             "give way\n";
   out.flush();
 }

@@ -13,6 +13,7 @@ namespace weft {
 // ── the word ────────────────────────────────────────────────────────────────────────────────────
 
 bool Nursery::Word::children_ended(std::size_t count) noexcept {
+  chaos::step();
   [[maybe_unused]] const std::uint64_t before = bits_.load(std::memory_order_relaxed);
   // release: the owner sees what the child did. acquire: the last child sees join_.
   const std::uint64_t now =
@@ -23,11 +24,13 @@ bool Nursery::Word::children_ended(std::size_t count) noexcept {
 }
 
 bool Nursery::Word::body_ended(std::int64_t spawned) noexcept {
+  chaos::step();
   const std::uint64_t change = static_cast<std::uint64_t>(spawned) * kChild - kBodyHolds;
   return (bits_.fetch_add(change, std::memory_order_acq_rel) + change) / kChild == 0;
 }
 
 bool Nursery::Word::owner_waits() noexcept {
+  chaos::step();
   // release: pairs with children_ended(); whoever sees the bit sees join_.
   return bits_.fetch_or(kWaiter, std::memory_order_acq_rel) / kChild != 0;
 }
@@ -99,7 +102,7 @@ void Nursery::children_ended(std::size_t count) noexcept {
 bool Nursery::run_own_children() noexcept {
   for (;;) {
     if (spawned_ == 0 && word_.is_untouched()) return true;
-    Fiber* const child = io_.adopt(*this);
+    Fiber* const child = io().adopt(*this, Departure::park);
     if (!child) return false;
     run_in_place(owner_, *child);
     --spawned_;
@@ -119,18 +122,11 @@ void Nursery::wait_for_children() noexcept {
 
 // ── children ────────────────────────────────────────────────────────────────────────────────────
 
-void Nursery::start(Fiber& child) {
-  const bool by_owner = &Fiber::current() == &owner_;
-  if (by_owner) ++spawned_;
-  else word_.child_added();
-  try {
-    io_.start(child);
-  } catch (...) {
-    discard_fiber(child);
-    if (by_owner) --spawned_;
-    else word_.child_not_added();
-    throw;
-  }
+// The engine did not take it.
+void Nursery::take_back(Fiber& child, bool by_owner) noexcept {
+  discard_fiber(child);
+  if (by_owner) --spawned_;
+  else word_.child_not_added();
 }
 
 void Nursery::fail(std::exception_ptr error) noexcept {

@@ -278,7 +278,7 @@ TEST(StackOptions, StacksMaxIsALimitWithAReason) {
   EXPECT_EQ(pool.why(), "");
   std::vector<Stack*> stacks = take_many(pool, 20);
   EXPECT_EQ(stacks.size(), 10U);
-  EXPECT_THAT(pool.why(), HasSubstr("stacks_max = 10"));
+  EXPECT_THAT(pool.why(), HasSubstr("10 stacks that max_fibers allows"));
   pool.give(*stacks.back());
   EXPECT_EQ(pool.take(), stacks.back());
   EXPECT_EQ(pool.statistics().reserved, 10U);

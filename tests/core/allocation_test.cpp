@@ -103,6 +103,9 @@ using namespace std::chrono_literals;
 
 constexpr int kRounds = 10'000;
 
+// Each worker warms up by itself, and which one does what is chance; and threads cost allocations.
+constexpr Options kOneWorker{.workers = 1};
+
 // Runs `f` once to warm everything up, and returns how often its second run allocated.
 template <class F>
 std::uint64_t allocations_when_warm(F f) {
@@ -142,7 +145,7 @@ TEST_F(Allocation, TheCounterCounts) {
 }
 
 TEST_F(Allocation, SpawnAndJoinAllocateNothing) {
-  FiberIo io;
+  FiberIo io{kOneWorker};
   io.run([] {
     int ran = 0;
     EXPECT_EQ(allocations_when_warm([&] {
@@ -155,7 +158,7 @@ TEST_F(Allocation, SpawnAndJoinAllocateNothing) {
 }
 
 TEST_F(Allocation, ChildrenThatLiveBesideEachOtherAllocateNothing) {
-  FiberIo io;
+  FiberIo io{kOneWorker};
   io.run([] {
     int ran = 0;
     EXPECT_EQ(allocations_when_warm([&] {
@@ -174,7 +177,7 @@ TEST_F(Allocation, ChildrenThatLiveBesideEachOtherAllocateNothing) {
 }
 
 TEST_F(Allocation, LargeFramesAndLiteralNamesAllocateNothing) {
-  FiberIo io;
+  FiberIo io{kOneWorker};
   io.run([] {
     int sum = 0;
     EXPECT_EQ(allocations_when_warm([&] {
@@ -189,7 +192,7 @@ TEST_F(Allocation, LargeFramesAndLiteralNamesAllocateNothing) {
 }
 
 TEST_F(Allocation, LargerCapturesCostOneBox) {
-  FiberIo io;
+  FiberIo io{kOneWorker};
   io.run([] {
     int sum = 0;
     EXPECT_EQ(allocations_when_warm([&] {
@@ -204,7 +207,7 @@ TEST_F(Allocation, LargerCapturesCostOneBox) {
 }
 
 TEST_F(Allocation, OwnedNamesCostOneCopy) {
-  FiberIo io;
+  FiberIo io{kOneWorker};
   io.run([] {
     const std::string name(100, 'n');
     EXPECT_EQ(allocations_when_warm([&] {
@@ -216,7 +219,7 @@ TEST_F(Allocation, OwnedNamesCostOneCopy) {
 }
 
 TEST_F(Allocation, ParksAndWakesAllocateNothing) {
-  FiberIo io;
+  FiberIo io{kOneWorker};
   io.run([] {
     EXPECT_EQ(allocations_when_warm([] {
                 Event ping, pong;
@@ -240,7 +243,7 @@ TEST_F(Allocation, ParksAndWakesAllocateNothing) {
 }
 
 TEST_F(Allocation, YieldsTimersAndSeveralArmsAllocateNothing) {
-  FiberIo io;
+  FiberIo io{kOneWorker};
   io.run([] {
     EXPECT_EQ(allocations_when_warm([] {
                 Event never;
@@ -262,7 +265,7 @@ TEST_F(Allocation, YieldsTimersAndSeveralArmsAllocateNothing) {
 }
 
 TEST_F(Allocation, NestedNurseriesAllocateNothing) {
-  FiberIo io;
+  FiberIo io{kOneWorker};
   io.run([] {
     struct Tree {
       static int count(int depth) {
@@ -281,7 +284,7 @@ TEST_F(Allocation, NestedNurseriesAllocateNothing) {
 }
 
 TEST_F(Allocation, PostFromAWarmThreadAllocatesNothing) {
-  FiberIo io;
+  FiberIo io{kOneWorker};
   std::uint64_t counted = 1;
   io.run([&] {
     Event done;
@@ -306,7 +309,7 @@ TEST_F(Allocation, PostFromAWarmThreadAllocatesNothing) {
 }
 
 TEST_F(Allocation, ASecondRunOfAnEngineAllocatesNothing) {
-  FiberIo io;
+  FiberIo io{kOneWorker};
   EXPECT_EQ(allocations_when_warm([&] {
               for (int i = 0; i < 100; ++i)
                 io.run([] {
@@ -321,7 +324,7 @@ TEST_F(Allocation, ASecondRunOfAnEngineAllocatesNothing) {
 // ── no memory ───────────────────────────────────────────────────────────────────────────────────
 
 TEST_F(Allocation, ASpawnThatFindsNoMemoryThrowsAndNothingWasSpawned) {
-  FiberIo io;
+  FiberIo io{kOneWorker};
   io.run([] {
     const auto captured = std::make_shared<int>(0);
     int ran = 0;
@@ -372,9 +375,9 @@ TEST_F(Allocation, ASimulationThatFindsNoMemoryToStartWithThrowsAndRecovers) {
 }
 
 TEST_F(Allocation, AnEngineThatFindsNoMemoryToStartWithThrowsAndRecovers) {
-  FiberIo{}.run([] {});  // frames are there
+  FiberIo{kOneWorker}.run([] {});  // frames are there
   const std::size_t in_use = frames_in_use();
-  FiberIo io;
+  FiberIo io{kOneWorker};
   bool ran = false;
   bool refused = false;
   {
@@ -392,7 +395,7 @@ TEST_F(Allocation, AnEngineThatFindsNoMemoryToStartWithThrowsAndRecovers) {
   EXPECT_EQ(io.run([] { return 1; }), 1);
   {
     const NoMemory none;
-    EXPECT_THROW(FiberIo{}, std::bad_alloc);
+    EXPECT_THROW(FiberIo{kOneWorker}, std::bad_alloc);
     EXPECT_THROW(SimIo{}, std::bad_alloc);
   }
 }

@@ -30,8 +30,8 @@ using ::testing::ElementsAre;
 
 void on_both_engines(const std::function<void()>& f) {
   {
-    SCOPED_TRACE("FiberIo");
-    FiberIo{}.run(f);
+    SCOPED_TRACE("FiberIo, one worker");
+    FiberIo{{.workers = 1}}.run(f);
   }
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
@@ -318,7 +318,7 @@ TEST(CancelScope, AShieldItselfCanBeCancelled) {
 }
 
 TEST(CancelScope, EveryParkedFiberBelowIsWokenInOrderOfEnrolment) {
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     CancelScope scope{Fiber::current().scope};
     std::vector<int> order;
     nursery([&](Nursery& n) {
@@ -435,7 +435,7 @@ TEST(CancelScope, AFiberCanCancelItsOwnScope) {
 }
 
 TEST(CancelScope, CancelFromAForeignThreadWakesAParkedFiber) {
-  FiberIo{}.run([] {
+  const auto cancelled_by_a_thread = [] {
     CancelScope scope{Fiber::current().scope};
     Event parked_soon;
     std::thread canceller;
@@ -447,7 +447,10 @@ TEST(CancelScope, CancelFromAForeignThreadWakesAParkedFiber) {
       });
     });
     canceller.join();
-  });
+  };
+  for (const unsigned workers : {1U, 2U, 4U, 16U})
+    for (int round = 0; round < 20; ++round)
+      FiberIo{{.workers = workers}}.run(cancelled_by_a_thread);
 }
 
 // ── unborn children ─────────────────────────────────────────────────────────────────────────────

@@ -22,8 +22,8 @@ namespace {
 
 void on_both_engines(const std::function<void()>& f) {
   {
-    SCOPED_TRACE("FiberIo");
-    FiberIo{}.run(f);
+    SCOPED_TRACE("FiberIo, one worker");
+    FiberIo{{.workers = 1}}.run(f);
   }
   SCOPED_TRACE("SimIo");
   SimIo{{.seed = 1}}.run(f);

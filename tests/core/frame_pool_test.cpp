@@ -144,7 +144,7 @@ std::size_t frames_in_use() {
 
 TEST(FramePool, S0_1_1_AnEngineGivesBackEveryFrame) {
   const auto run = [] {
-    FiberIo io;
+    FiberIo io{{.workers = 1}};
     io.run([] {
       nursery([](Nursery& n) {
         for (int i = 0; i < 1'000; ++i) n.spawn([] { this_fiber::yield(); });
@@ -165,7 +165,7 @@ TEST(FramePool, S0_8_TicketsGoOnCountingThroughManyLives) {
     Ticket ticket;
   };
   std::vector<Seen> waits;
-  FiberIo io;
+  FiberIo io{{.workers = 1}};
   io.run([&] {
     for (int life = 0; life < 100; ++life) {
       Event go;

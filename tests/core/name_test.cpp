@@ -67,7 +67,7 @@ TEST(Name, ReleaseTellsWhoMustDelete) {
 }
 
 TEST(Name, FibersNurseriesAndSpawnOptionsTakeBothKinds) {
-  FiberIo io;
+  FiberIo io{{.workers = 4}};
   io.run([] {
     EXPECT_EQ(this_fiber::name(), "main");
     nursery({.name = "the nursery"}, [](Nursery& n) {
@@ -88,7 +88,7 @@ TEST(Name, FibersNurseriesAndSpawnOptionsTakeBothKinds) {
 }
 
 TEST(Name, SetNameReplacesWhateverWasThere) {
-  FiberIo io;
+  FiberIo io{{.workers = 4}};
   io.run([] {
     nursery([](Nursery& n) {
       n.spawn(std::string(1'000, 'x'), [] {
@@ -106,7 +106,7 @@ TEST(Name, SetNameReplacesWhateverWasThere) {
 }
 
 TEST(Name, ARecycledFrameHasLostIts) {
-  FiberIo io;
+  FiberIo io{{.workers = 4}};
   io.run([] {
     for (int i = 0; i < 100; ++i)
       nursery([&](Nursery& n) {

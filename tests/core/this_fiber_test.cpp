@@ -22,15 +22,15 @@ using ::testing::ElementsAre;
 
 void on_both_engines(const std::function<void()>& f) {
   {
-    SCOPED_TRACE("FiberIo");
-    FiberIo{}.run(f);
+    SCOPED_TRACE("FiberIo, one worker");
+    FiberIo{{.workers = 1}}.run(f);
   }
   SCOPED_TRACE("SimIo");
   SimIo{{.seed = 3}}.run(f);
 }
 
 TEST(ThisFiber, IdsAreUniqueWithinTheEnginesLife) {
-  FiberIo io;
+  FiberIo io{{.workers = 1}};
   std::set<FiberId> ids;
   int fibers = 0;
   for (int run = 0; run < 3; ++run)
@@ -53,7 +53,7 @@ TEST(ThisFiber, IdsAreUniqueWithinTheEnginesLife) {
 }
 
 TEST(ThisFiber, YieldLetsEveryOtherReadyFiberRunFirst) {
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     Event start;
     std::string order;
     nursery([&](Nursery& n) {

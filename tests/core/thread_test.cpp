@@ -43,7 +43,7 @@ std::size_t frames_in_use() {
 
 // Leaves the pool full of frames that have been fibers, with names, ids and scopes of their own.
 void use_many_frames() {
-  FiberIo io;
+  FiberIo io{{.workers = 1}};
   io.run([] {
     nursery([](Nursery& n) {
       for (int i = 0; i < 600; ++i)
@@ -199,7 +199,7 @@ TEST(Thread, WaitsForAFiberAndWakesOne) {
     to_fiber.set();
     to_thread.wait();
   }};
-  FiberIo io;
+  FiberIo io{{.workers = 4}};
   io.run([&] {
     to_fiber.wait();
     to_thread.set();
@@ -331,7 +331,7 @@ TEST(Thread, IsItselfAgainAfterRun) {
   on_a_thread([] {
     this_fiber::set_name("thread");
     Fiber& before = Fiber::current();
-    FiberIo io;
+    FiberIo io{{.workers = 4}};
     io.run([&] {
       EXPECT_EQ(this_fiber::name(), "main");
       EXPECT_NE(&Fiber::current(), &before);

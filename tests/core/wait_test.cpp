@@ -121,8 +121,8 @@ std::size_t wait_any(Arms&... arms) {
 // Each rule holds on every engine; on a plain thread, too, but for those that need a second fiber.
 void on_both_engines(const std::function<void()>& f) {
   {
-    SCOPED_TRACE("FiberIo");
-    FiberIo{}.run(f);
+    SCOPED_TRACE("FiberIo, one worker");
+    FiberIo{{.workers = 1}}.run(f);
   }
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
@@ -131,6 +131,10 @@ void on_both_engines(const std::function<void()>& f) {
 }
 void everywhere(const std::function<void()>& f) {
   on_both_engines(f);
+  {
+    SCOPED_TRACE("FiberIo, four workers");
+    FiberIo{{.workers = 4}}.run(f);
+  }
   SCOPED_TRACE("plain thread");
   std::thread{f}.join();
 }

@@ -44,7 +44,11 @@ std::string deadlock_of(Engine&& engine, F f) {
   return "no deadlock";
 }
 
-Options raising() { return {.on_deadlock = OnDeadlock::raise}; }
+constexpr unsigned kWorkerCounts[] = {1, 2, 4, 16};
+
+Options raising(unsigned workers) {
+  return {.workers = workers, .on_deadlock = OnDeadlock::raise};
+}
 
 TEST(Deadlock, IsAStdExceptionThatCanBeCopied) {
   static_assert(std::is_base_of_v<std::exception, Deadlock>);
@@ -59,7 +63,8 @@ TEST(Deadlock, NamesOneFiberAndWhatItWaitsFor) {
       "deadlock: 1 fiber waits, and nobody is left to wake one\n"
       "  fiber #1 \"main\" on event wait";
   EXPECT_EQ(deadlock_of(SimIo{}, program), expected);
-  EXPECT_EQ(deadlock_of(FiberIo{raising()}, program), expected);
+  for (const unsigned workers : kWorkerCounts)
+    EXPECT_EQ(deadlock_of(FiberIo{raising(workers)}, program), expected) << workers;
 }
 
 TEST(Deadlock, NamesEveryFiberByIdAndObject) {
@@ -89,7 +94,7 @@ TEST(Deadlock, NamesEveryFiberByIdAndObject) {
 }
 
 TEST(Deadlock, AFiberJoinedInPlaceIsNamedToo) {
-  FiberIo io{raising()};
+  FiberIo io{raising(1)};
   const std::string text = deadlock_of(io, [] {
     nursery([](Nursery& n) { n.spawn("child", [] { Event{"never"}.wait(); }); });
   });
@@ -164,32 +169,36 @@ TEST(Deadlock, ASleeperIsNotADeadlock) {
     });
     EXPECT_EQ(Clock::now(), Instant{1000h});
   });
-  FiberIo io{raising()};
-  io.run([] {
-    Event event;
-    nursery([&](Nursery& n) {
-      n.spawn([&] {
-        sleep_for(2ms);
-        event.set();
+  for (const unsigned workers : kWorkerCounts) {
+    FiberIo io{raising(workers)};
+    io.run([] {
+      Event event;
+      nursery([&](Nursery& n) {
+        n.spawn([&] {
+          sleep_for(2ms);
+          event.set();
+        });
+        event.wait();
       });
-      event.wait();
     });
-  });
+  }
 }
 
 TEST(Deadlock, ACancelledWaitIsNotOne) {
-  FiberIo io{raising()};
-  io.run([] {
-    nursery([](Nursery& n) {
-      n.spawn([] { Event{}.wait(); });
-      this_fiber::yield();
-      n.cancel();
+  for (const unsigned workers : kWorkerCounts) {
+    FiberIo io{raising(workers)};
+    io.run([] {
+      nursery([](Nursery& n) {
+        n.spawn([] { Event{}.wait(); });
+        this_fiber::yield();
+        n.cancel();
+      });
     });
-  });
+  }
 }
 
 TEST(Deadlock, OtherEnginesFibersAreNotListed) {
-  FiberIo outer;
+  FiberIo outer{{.workers = 1}};
   outer.run([] {
     nursery([](Nursery& n) {
       Event event{"outer event"};
@@ -212,8 +221,10 @@ TEST(Deadlock, RaiseThrowsThoughOtherThreadsExist) {
   std::thread other{[&] {
     while (!stop.load()) std::this_thread::yield();
   }};
-  FiberIo io{raising()};
-  EXPECT_THAT(deadlock_of(io, [] { Event{}.wait(); }), HasSubstr("event wait"));
+  for (const unsigned workers : kWorkerCounts) {
+    FiberIo io{raising(workers)};
+    EXPECT_THAT(deadlock_of(io, [] { Event{}.wait(); }), HasSubstr("event wait"));
+  }
   stop.store(true);
   other.join();
 }
@@ -298,7 +309,7 @@ TEST(Deadlock, AutomaticThrowsInAProcessWithOneThread) {
     EXPECT_THAT(child.output, HasSubstr("[  PASSED  ] 1 test"));
     return;
   }
-  FiberIo io;
+  FiberIo io{{.workers = 1}};
   EXPECT_THAT(deadlock_of(io, [] { Event{"nobody's"}.wait(); }),
               HasSubstr("fiber #1 \"main\" on event wait \"nobody's\""));
 }

@@ -19,6 +19,7 @@
 #include <exception>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <set>
 #include <stdexcept>
@@ -66,10 +67,15 @@ std::size_t mappings() {
   return count;
 }
 
+// What holds however many workers there are; the tests called FiberIo say how many they need.
+class FiberIoOn : public ::testing::TestWithParam<unsigned> {};
+INSTANTIATE_TEST_SUITE_P(Workers, FiberIoOn, ::testing::Values(1U, 2U, 4U, 16U),
+                         ::testing::PrintToStringParamName());
+
 // ── run ─────────────────────────────────────────────────────────────────────────────────────────
 
-TEST(FiberIo, RunReturnsValuesOfEveryKind) {
-  FiberIo io;
+TEST_P(FiberIoOn, RunReturnsValuesOfEveryKind) {
+  FiberIo io{{.workers = GetParam()}};
   EXPECT_EQ(io.run([] { return 5; }), 5);
   EXPECT_EQ(io.run([] { return std::string(1'000, 'x'); }).size(), 1'000U);
   const std::unique_ptr<int> moved = io.run([] { return std::make_unique<int>(7); });
@@ -88,8 +94,8 @@ TEST(FiberIo, RunReturnsValuesOfEveryKind) {
   weft::run([] {});
 }
 
-TEST(FiberIo, RunThrowsWhatTheRootThrows) {
-  FiberIo io;
+TEST_P(FiberIoOn, RunThrowsWhatTheRootThrows) {
+  FiberIo io{{.workers = GetParam()}};
   EXPECT_THROW(io.run([] { throw std::runtime_error{"root"}; }), std::runtime_error);
   EXPECT_THROW(io.run([]() -> int { throw std::out_of_range{"root"}; }), std::out_of_range);
   EXPECT_THROW(io.run([] { throw Oddity{1}; }), Oddity);
@@ -99,16 +105,16 @@ TEST(FiberIo, RunThrowsWhatTheRootThrows) {
   EXPECT_EQ(io.run([] { return 1; }), 1) << "and the engine is as good as before";
 }
 
-TEST(FiberIo, RunAgainAndAgain) {
-  FiberIo io;
+TEST_P(FiberIoOn, RunAgainAndAgain) {
+  FiberIo io{{.workers = GetParam()}};
   int sum = 0;
   for (int i = 0; i < 500; ++i)
     io.run([&] { nursery([&](Nursery& n) { n.spawn([&] { ++sum; }); }); });
   EXPECT_EQ(sum, 500);
 }
 
-TEST(FiberIo, RunInsideACatchBlock) {
-  FiberIo io;
+TEST_P(FiberIoOn, RunInsideACatchBlock) {
+  FiberIo io{{.workers = GetParam()}};
   try {
     throw Oddity{7};
   } catch (const Oddity&) {
@@ -129,8 +135,8 @@ TEST(FiberIo, RunInsideACatchBlock) {
   }
 }
 
-TEST(FiberIo, RunInADestructorDuringUnwinding) {
-  FiberIo io;
+TEST_P(FiberIoOn, RunInADestructorDuringUnwinding) {
+  FiberIo io{{.workers = GetParam()}};
   int ran = 0;
   struct Cleanup {
     FiberIo& io;
@@ -152,8 +158,8 @@ TEST(FiberIo, RunInADestructorDuringUnwinding) {
   EXPECT_EQ(ran, 1);
 }
 
-TEST(FiberIo, RunWhileRunningIsRefused) {
-  FiberIo io;
+TEST_P(FiberIoOn, RunWhileRunningIsRefused) {
+  FiberIo io{{.workers = GetParam()}};
   io.run([&] {
     const std::string text = text_of<std::logic_error>([&] { io.run([] {}); });
     EXPECT_THAT(text, AllOf(HasSubstr("run()"), HasSubstr("running already")));
@@ -165,13 +171,13 @@ TEST(FiberIo, RunWhileRunningIsRefused) {
   io.run([] {});
 }
 
-TEST(FiberIo, RunFromTwoThreadsAtOnceRefusesOne) {
-  FiberIo io;
+TEST_P(FiberIoOn, RunFromTwoThreadsAtOnceRefusesOne) {
+  FiberIo io{{.workers = GetParam()}};
   std::atomic<int> inside{0};
   std::atomic<int> ran{0};
   std::atomic<int> refused{0};
   const auto often = [&] {
-    for (int i = 0; i < 2'000; ++i) {
+    for (unsigned i = 0; i < 2'000 / GetParam(); ++i) {
       try {
         io.run([&] {
           EXPECT_EQ(inside.fetch_add(1), 0);
@@ -186,12 +192,12 @@ TEST(FiberIo, RunFromTwoThreadsAtOnceRefusesOne) {
   std::thread other{often};
   often();
   other.join();
-  EXPECT_EQ(ran + refused, 4'000);
+  EXPECT_EQ(ran + refused, static_cast<int>(2 * (2'000 / GetParam())));
   EXPECT_GT(ran, 0);
 }
 
-TEST(FiberIo, RootCancelledWithoutErrorThrowsInsteadOfReturningGarbage) {
-  FiberIo io;
+TEST_P(FiberIoOn, RootCancelledWithoutErrorThrowsInsteadOfReturningGarbage) {
+  FiberIo io{{.workers = GetParam()}};
   EXPECT_ANY_THROW(io.run([] {
     Fiber::current().scope->cancel();
     Event{}.wait();
@@ -200,9 +206,9 @@ TEST(FiberIo, RootCancelledWithoutErrorThrowsInsteadOfReturningGarbage) {
   EXPECT_EQ(io.run([] { return 2; }), 2);
 }
 
-TEST(FiberIo, MovesBetweenThreadsFromRunToRun) {
-  FiberIo io;
-  int sum = 0;
+TEST_P(FiberIoOn, MovesBetweenThreadsFromRunToRun) {
+  FiberIo io{{.workers = GetParam()}};
+  std::atomic<int> sum{0};
   for (int i = 0; i < 20; ++i)
     std::thread{[&] {
       io.run([&] {
@@ -219,9 +225,9 @@ TEST(FiberIo, MovesBetweenThreadsFromRunToRun) {
   EXPECT_EQ(sum, 200);
 }
 
-TEST(FiberIo, IoIsTheRunningEngine) {
-  FiberIo outer;
-  FiberIo inner;
+TEST_P(FiberIoOn, IoIsTheRunningEngine) {
+  FiberIo outer{{.workers = GetParam()}};
+  FiberIo inner{{.workers = GetParam()}};
   outer.run([&] {
     EXPECT_EQ(&io(), &outer);
     EXPECT_EQ(io().kind(), "FiberIo");
@@ -232,17 +238,17 @@ TEST(FiberIo, IoIsTheRunningEngine) {
 
 // ── several engines ─────────────────────────────────────────────────────────────────────────────
 
-TEST(FiberIo, EnginesNest) {
-  FiberIo outer;
+TEST_P(FiberIoOn, EnginesNest) {
+  FiberIo outer{{.workers = GetParam()}};
   outer.run([] {
-    int sum = 0;
+    std::atomic<int> sum{0};
     nursery([&](Nursery& n) {
       for (int i = 0; i < 3; ++i)
         n.spawn([&] {
           this_fiber::yield();
-          FiberIo inner;
+          FiberIo inner{{.workers = GetParam()}};
           sum += inner.run([] {
-            int inside = 0;
+            std::atomic<int> inside{0};
             nursery([&](Nursery& m) {
               for (int k = 0; k < 4; ++k)
                 m.spawn([&] {
@@ -251,7 +257,7 @@ TEST(FiberIo, EnginesNest) {
                 });
             });
             SimIo innermost;
-            return inside + innermost.run([] {
+            return inside.load() + innermost.run([] {
               sleep_for(1h);
               return 100;
             });
@@ -263,11 +269,11 @@ TEST(FiberIo, EnginesNest) {
   });
 }
 
-TEST(FiberIo, AnExceptionLeavesANestedEngine) {
-  FiberIo outer;
+TEST_P(FiberIoOn, AnExceptionLeavesANestedEngine) {
+  FiberIo outer{{.workers = GetParam()}};
   EXPECT_THROW(outer.run([] {
     try {
-      FiberIo{}.run([] { throw Oddity{1}; });
+      FiberIo{{.workers = GetParam()}}.run([] { throw Oddity{1}; });
     } catch (const Oddity&) {
       this_fiber::yield();
       throw;
@@ -277,7 +283,7 @@ TEST(FiberIo, AnExceptionLeavesANestedEngine) {
 }
 
 TEST(FiberIo, AnInnerEngineWakesFibersOfTheOuterOne) {
-  FiberIo outer;
+  FiberIo outer{{.workers = 1}};
   outer.run([] {
     Event event;
     bool woken = false;
@@ -287,18 +293,18 @@ TEST(FiberIo, AnInnerEngineWakesFibersOfTheOuterOne) {
         woken = true;
       });
       this_fiber::yield();
-      FiberIo{}.run([&] { event.set(); });
+      FiberIo{{.workers = 1}}.run([&] { event.set(); });
       EXPECT_FALSE(woken) << "the outer engine stands still meanwhile";
     });
     EXPECT_TRUE(woken);
   });
 }
 
-TEST(FiberIo, EnginesInSeveralThreadsTalkThroughEvents) {
+TEST_P(FiberIoOn, EnginesInSeveralThreadsTalkThroughEvents) {
   constexpr int kRallies = kSanitized ? 200 : 2'000;
   Event ping, pong;
   std::thread other{[&] {
-    FiberIo{}.run([&] {
+    FiberIo{{.workers = GetParam()}}.run([&] {
       for (int i = 0; i < kRallies; ++i) {
         ping.wait();
         ping.reset();
@@ -306,7 +312,7 @@ TEST(FiberIo, EnginesInSeveralThreadsTalkThroughEvents) {
       }
     });
   }};
-  FiberIo{}.run([&] {
+  FiberIo{{.workers = GetParam()}}.run([&] {
     for (int i = 0; i < kRallies; ++i) {
       ping.set();
       pong.wait();
@@ -324,16 +330,17 @@ TEST(FiberIo, OptionsThatMakeNoSenseAreRefusedWithAReason) {
     EXPECT_THAT(text_of<std::invalid_argument>([&] { FiberIo io{{.stack_bytes = bytes}}; }),
                 AllOf(HasSubstr("stack_bytes"), HasSubstr(std::to_string(bytes)),
                       HasSubstr("must be")));
-  for (const unsigned workers : {2U, 7U, 4'000'000'000U})
-    EXPECT_THAT(text_of<std::invalid_argument>([&] { FiberIo io{{.workers = workers}}; }),
-                AllOf(HasSubstr("workers"), HasSubstr(std::to_string(workers))));
+  for (const unsigned workers : {1'025U, 4'000'000'000U})
+    EXPECT_EQ(text_of<std::invalid_argument>([&] { FiberIo io{{.workers = workers}}; }),
+              "weft::Options::workers is " + std::to_string(workers) +
+                  ": must be 1 to 1024, or 0 for the usable cores");
 }
 
 TEST(FiberIo, OptionsAtTheirLimitsWork) {
   const auto works = [](const Options& options) {
     FiberIo io{options};
     return io.run([] {
-      int sum = 0;
+      std::atomic<int> sum{0};
       nursery([&](Nursery& n) {
         for (int i = 0; i < 10; ++i)
           n.spawn([&] {
@@ -341,27 +348,28 @@ TEST(FiberIo, OptionsAtTheirLimitsWork) {
             ++sum;
           });
       });
-      return sum;
+      return sum.load();
     });
   };
   EXPECT_EQ(works({.workers = 0}), 10);
   EXPECT_EQ(works({.workers = 1}), 10);
+  EXPECT_EQ(works({.workers = 64}), 10);
   EXPECT_EQ(works({.stack_bytes = (kSanitized ? 64U : 16U) * 1024}), 10);
   EXPECT_EQ(works({.stack_bytes = 100'001}), 10) << "rounded up to pages";
   EXPECT_EQ(works({.stack_bytes = 64U * 1024 * 1024}), 10);
 }
 
-TEST(FiberIo, StackBytesIsAPromise) {
+TEST_P(FiberIoOn, StackBytesIsAPromise) {
   for (const std::size_t bytes : {std::size_t{64} * 1024, std::size_t{100'001}}) {
-    FiberIo io{{.stack_bytes = bytes}};
+    FiberIo io{{.workers = GetParam(), .stack_bytes = bytes}};
     io.run([&] { EXPECT_GT(this_fiber::stack_remaining() + 8 * 1024, bytes); });
   }
 }
 
 // ── posts and foreign wakes ─────────────────────────────────────────────────────────────────────
 
-TEST(FiberIo, PostIsRefusedWhenNotRunning) {
-  FiberIo io;
+TEST_P(FiberIoOn, PostIsRefusedWhenNotRunning) {
+  FiberIo io{{.workers = GetParam()}};
   const auto captured = std::make_shared<int>(0);
   EXPECT_FALSE(io.post([captured] { ++*captured; }));
   EXPECT_EQ(captured.use_count(), 1) << "destroyed unrun";
@@ -373,9 +381,9 @@ TEST(FiberIo, PostIsRefusedWhenNotRunning) {
   EXPECT_EQ(*captured, 0);
 }
 
-TEST(FiberIo, PostedFunctionsAreChildrenOfRun) {
-  FiberIo io;
-  int ran = 0;
+TEST_P(FiberIoOn, PostedFunctionsAreChildrenOfRun) {
+  FiberIo io{{.workers = GetParam()}};
+  std::atomic<int> ran{0};
   Event all_posted;
   std::thread poster;
   io.run([&] {
@@ -395,7 +403,7 @@ TEST(FiberIo, PostedFunctionsAreChildrenOfRun) {
 }
 
 TEST(FiberIo, PostsOfOneThreadArriveInOrder) {
-  FiberIo io;
+  FiberIo io{{.workers = 1}};
   std::vector<int> order;
   io.run([&] {
     Event done;
@@ -411,7 +419,7 @@ TEST(FiberIo, PostsOfOneThreadArriveInOrder) {
 }
 
 TEST(FiberIo, PostFromAFiberOfItsOwn) {
-  FiberIo io;
+  FiberIo io{{.workers = 1}};
   int ran = 0;
   io.run([&] {
     EXPECT_TRUE(io.post([&] { ++ran; }));
@@ -420,8 +428,8 @@ TEST(FiberIo, PostFromAFiberOfItsOwn) {
   EXPECT_EQ(ran, 1);
 }
 
-TEST(FiberIo, AnExceptionOfAPostedFunctionFailsRun) {
-  FiberIo io;
+TEST_P(FiberIoOn, AnExceptionOfAPostedFunctionFailsRun) {
+  FiberIo io{{.workers = GetParam()}};
   bool root_cancelled = false;
   EXPECT_THROW(io.run([&]() -> int {
     std::thread{[&] { EXPECT_TRUE(io.post([] { throw Oddity{3}; })); }}.join();
@@ -443,26 +451,24 @@ TEST(FiberIo, AnExceptionOfAPostedFunctionFailsRun) {
   EXPECT_EQ(io.run([] { return 6; }), 6);
 }
 
-TEST(FiberIo, PostedFibersHaveFreshIds) {
-  FiberIo io;
+TEST_P(FiberIoOn, PostedFibersHaveFreshIds) {
+  FiberIo io{{.workers = GetParam()}};
+  std::mutex lock;
   std::set<FiberId> ids;
   int fibers = 0;
+  const auto note = [&] {
+    const std::lock_guard locked{lock};
+    ids.insert(this_fiber::id());
+    ++fibers;
+  };
   for (int round = 0; round < 3; ++round)
     io.run([&] {
       nursery([&](Nursery& n) {
-        for (int i = 0; i < 300; ++i)
-          n.spawn([&] {
-            ids.insert(this_fiber::id());
-            ++fibers;
-          });
+        for (int i = 0; i < 300; ++i) n.spawn([&] { note(); });
       });
       Event done;
       std::thread poster{[&] {
-        for (int i = 0; i < 300; ++i)
-          EXPECT_TRUE(io.post([&] {
-            ids.insert(this_fiber::id());
-            ++fibers;
-          }));
+        for (int i = 0; i < 300; ++i) EXPECT_TRUE(io.post([&] { note(); }));
         done.set();
       }};
       done.wait();
@@ -486,9 +492,9 @@ struct ThrowsLate {
   Event* root_ended;
 };
 
-TEST(FiberIo, PostWhoseMoveThrowsAfterTheRootEndedLetsRunReturn) {
+TEST_P(FiberIoOn, PostWhoseMoveThrowsAfterTheRootEndedLetsRunReturn) {
   for (int round = 0; round < 20; ++round) {
-    FiberIo io;
+    FiberIo io{{.workers = GetParam()}};
     Event admitted, root_ended;
     std::thread poster;
     struct SetsAtEnd {
@@ -506,8 +512,8 @@ TEST(FiberIo, PostWhoseMoveThrowsAfterTheRootEndedLetsRunReturn) {
   }
 }
 
-TEST(FiberIo, PostRacesTheEndOfRun) {
-  FiberIo io;
+TEST_P(FiberIoOn, PostRacesTheEndOfRun) {
+  FiberIo io{{.workers = GetParam()}};
   std::atomic<bool> stop{false};
   std::atomic<int> accepted{0};
   std::atomic<int> ran{0};
@@ -518,14 +524,15 @@ TEST(FiberIo, PostRacesTheEndOfRun) {
       while (ran.load() != accepted.load()) std::this_thread::yield();
     }
   }};
-  for (int i = 0; i < (kSanitized ? 200 : 2'000); ++i) io.run([] { this_fiber::yield(); });
+  for (unsigned i = 0; i < (kSanitized ? 200 : 2'000) / GetParam(); ++i)
+    io.run([] { this_fiber::yield(); });
   stop.store(true);
   poster.join();
   EXPECT_EQ(accepted.load(), ran.load()) << "each accepted function ran, each refused one did not";
 }
 
-TEST(FiberIo, AForeignThreadWakesASleepingEngine) {
-  FiberIo io;
+TEST_P(FiberIoOn, AForeignThreadWakesASleepingEngine) {
+  FiberIo io{{.workers = GetParam()}};
   for (int i = 0; i < 50; ++i) {
     Event event;
     std::thread waker;
@@ -537,12 +544,12 @@ TEST(FiberIo, AForeignThreadWakesASleepingEngine) {
   }
 }
 
-TEST(FiberIo, TheDestructorWaitsForForeignWakersInside) {
-  for (int i = 0; i < (kSanitized ? 100 : 500); ++i) {
+TEST_P(FiberIoOn, TheDestructorWaitsForForeignWakersInside) {
+  for (unsigned i = 0; i < (kSanitized ? 100 : 500) / GetParam(); ++i) {
     Event event;
     std::thread waker;
     {
-      FiberIo io;
+      FiberIo io{{.workers = GetParam()}};
       io.run([&] {
         waker = std::thread{[&] { event.set(); }};
         event.wait();
@@ -555,7 +562,7 @@ TEST(FiberIo, TheDestructorWaitsForForeignWakersInside) {
 // ── order ───────────────────────────────────────────────────────────────────────────────────────
 
 TEST(FiberIo, TheNewestUnbornFiberStartsFirst) {
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     std::vector<int> order;
     nursery([&](Nursery& n) {
       for (int i = 0; i < 4; ++i) n.spawn([&, i] { order.push_back(i); });
@@ -578,7 +585,7 @@ void crowd(Nursery& n, Event& start, int count, F each) {
 }
 
 TEST(FiberIo, ReadyFibersTakeTurnsFirstInFirstOut) {
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     constexpr int kFibers = 7;
     Event start;
     std::vector<int> order;
@@ -599,7 +606,7 @@ TEST(FiberIo, ReadyFibersTakeTurnsFirstInFirstOut) {
 TEST(FiberIo, TheReadyRingOverflowsInOrder) {
   // ThreadSanitizer knows some 8,000 fibers at most; the ring has 2,048 places.
   constexpr int kFibers = arch::kTsan ? 3'000 : 10'000;
-  FiberIo io{{.stack_bytes = 64 * 1024}};
+  FiberIo io{{.workers = 1, .stack_bytes = 64 * 1024}};
   io.run([&] {
     Event start;
     std::vector<int> order;
@@ -622,7 +629,7 @@ TEST(FiberIo, TheReadyRingOverflowsInOrder) {
 }
 
 TEST(FiberIo, AWokenFiberRunsNextToItsWaker) {
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     Event start, partner;
     std::vector<std::string> order;
     nursery([&](Nursery& n) {
@@ -642,7 +649,7 @@ TEST(FiberIo, AWokenFiberRunsNextToItsWaker) {
 }
 
 TEST(FiberIo, TheNextSlotCannotStarveAReadyFiber) {
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     Event ping, pong, start;
     int rallies = 0;
     int rallies_before = -1;
@@ -680,7 +687,7 @@ TEST(FiberIo, TheNextSlotCannotStarveAReadyFiber) {
 }
 
 TEST(FiberIo, TheOldestUnbornFiberIsNotStarvedByTheLiving) {
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     int turns = 0;
     int turns_before = -1;
     bool stop = false;
@@ -704,7 +711,7 @@ TEST(FiberIo, TheOldestUnbornFiberIsNotStarvedByTheLiving) {
 }
 
 TEST(FiberIo, APostedFunctionIsNotStarvedByTheLiving) {
-  FiberIo io;
+  FiberIo io{{.workers = 1}};
   io.run([&] {
     int turns = 0;
     bool stop = false;
@@ -735,7 +742,7 @@ Slept sleep_together(const std::vector<Duration>& offsets) {
   for (Duration ahead = 5ms;; ahead *= 2) {
     Slept slept;
     bool in_time = false;
-    FiberIo{}.run([&] {
+    FiberIo{{.workers = 1}}.run([&] {
       nursery([&](Nursery& n) {
         const Instant base = Clock::now() + ahead;
         for (int i = 0; i < int(offsets.size()); ++i) {
@@ -765,8 +772,8 @@ TEST(FiberIo, SleepersWithEqualInstantsWakeInOrderOfArming) {
   EXPECT_THAT(slept.woken, ElementsAre(0, 1, 2, 3, 4, 5));
 }
 
-TEST(FiberIo, SleepsNeverEndEarly) {
-  FiberIo{}.run([] {
+TEST_P(FiberIoOn, SleepsNeverEndEarly) {
+  FiberIo{{.workers = GetParam()}}.run([] {
     nursery([](Nursery& n) {
       for (int i = 0; i < 20; ++i)
         n.spawn([i] {
@@ -779,7 +786,7 @@ TEST(FiberIo, SleepsNeverEndEarly) {
 }
 
 TEST(FiberIo, ZeroAndNegativeSleepsYield) {
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     int others = 0;
     nursery([&](Nursery& n) {
       n.spawn([&] { ++others; });
@@ -795,9 +802,9 @@ TEST(FiberIo, ZeroAndNegativeSleepsYield) {
   });
 }
 
-TEST(FiberIo, AnEndlessSleepEndsByCancellationOnly) {
-  FiberIo{}.run([] {
-    int cancelled = 0;
+TEST_P(FiberIoOn, AnEndlessSleepEndsByCancellationOnly) {
+  FiberIo{{.workers = GetParam()}}.run([] {
+    std::atomic<int> cancelled{0};
     nursery([&](Nursery& n) {
       n.spawn([&] {
         EXPECT_THROW(sleep_for(Duration::max()), Cancelled);
@@ -819,7 +826,7 @@ TEST(FiberIo, AnEndlessSleepEndsByCancellationOnly) {
 }
 
 TEST(FiberIo, TimersAreNotStarvedByTheLiving) {
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     bool fired = false;
     int turns_late = 0;
     nursery([&](Nursery& n) {
@@ -838,7 +845,7 @@ TEST(FiberIo, TimersAreNotStarvedByTheLiving) {
 }
 
 TEST(FiberIo, ForkJoinInPlaceDoesNotStarveTimers) {
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     bool fired = false;
     int joins_late = 0;
     nursery([&](Nursery& n) {
@@ -858,7 +865,7 @@ TEST(FiberIo, ForkJoinInPlaceDoesNotStarveTimers) {
 }
 
 TEST(FiberIo, ForkJoinInPlaceDoesNotStarveTheReadyNorPosts) {
-  FiberIo io;
+  FiberIo io{{.workers = 1}};
   io.run([&] {
     bool posted = false;
     bool turned = false;
@@ -879,9 +886,9 @@ TEST(FiberIo, ForkJoinInPlaceDoesNotStarveTheReadyNorPosts) {
   });
 }
 
-TEST(FiberIo, AnIdleEngineSleepsThroughManyTimers) {
-  FiberIo{}.run([] {
-    int woken = 0;
+TEST_P(FiberIoOn, AnIdleEngineSleepsThroughManyTimers) {
+  FiberIo{{.workers = GetParam()}}.run([] {
+    std::atomic<int> woken{0};
     nursery([&](Nursery& n) {
       for (int i = 0; i < 200; ++i)
         n.spawn([&, i] {
@@ -896,7 +903,7 @@ TEST(FiberIo, AnIdleEngineSleepsThroughManyTimers) {
 // ── faults ──────────────────────────────────────────────────────────────────────────────────────
 
 // Children that all live at the same time, so each needs a stack.
-std::string run_children(FiberIo& io, int count, int& ended) {
+std::string run_children(FiberIo& io, int count, std::atomic<int>& ended) {
   return text_of<OutOfStacks>([&] {
     io.run([&] {
       Event all_live;
@@ -915,7 +922,7 @@ std::string run_children(FiberIo& io, int count, int& ended) {
 }
 
 TEST(FiberIo, NoFrameForTheRootFailsRun) {
-  FiberIo io;
+  FiberIo io{{.workers = 1}};
   std::thread{[&] {  // a new thread has no frames of its own
     EXPECT_EQ(this_fiber::id(), 0U);
     FrameCache hoard;
@@ -934,7 +941,7 @@ TEST(FiberIo, NoFrameForTheRootFailsRun) {
 }
 
 TEST(FiberIo, NoFrameForAChildThrowsInSpawn) {
-  FiberIo io;
+  FiberIo io{{.workers = 1}};
   io.run([] {
     int spawned = 0;
     int ran = 0;
@@ -954,8 +961,8 @@ TEST(FiberIo, NoFrameForAChildThrowsInSpawn) {
 }
 
 TEST(FiberIo, NoStackForTheRootFailsRun) {
-  FiberIo{}.run([] {});  // leaves frames in the pool, so that only the stack is missing below
-  FiberIo io;
+  FiberIo{{.workers = 1}}.run([] {});  // leaves frames: only the stack is missing below
+  FiberIo io{{.workers = 1}};
   {
     const arch::fault::Scoped no_memory{Site::mmap, {.every = 1}};
     bool ran = false;
@@ -967,12 +974,12 @@ TEST(FiberIo, NoStackForTheRootFailsRun) {
   EXPECT_EQ(io.run([] { return 4; }), 4) << "when memory is back the engine works";
 }
 
-void expect_orderly_failure(Site site, int error, const char* named) {
+void expect_orderly_failure(unsigned workers, Site site, int error, const char* named) {
   SCOPED_TRACE(named);
   const std::size_t frames = frames_in_use();
   {
-    FiberIo io{{.stack_bytes = 64 * 1024}};
-    int ended = 0;
+    FiberIo io{{.workers = workers, .stack_bytes = 64 * 1024}};
+    std::atomic<int> ended{0};
     std::string text;
     {
       // The first slab and its guards succeed; the children outgrow them.
@@ -991,27 +998,27 @@ void expect_orderly_failure(Site site, int error, const char* named) {
   EXPECT_EQ(frames_in_use(), frames);
 }
 
-TEST(FiberIo, NoMemoryForStacksIsTheChildsFailure) {
-  expect_orderly_failure(Site::mmap, ENOMEM, "mmap");
+TEST_P(FiberIoOn, NoMemoryForStacksIsTheChildsFailure) {
+  expect_orderly_failure(GetParam(), Site::mmap, ENOMEM, "mmap");
 }
 
-TEST(FiberIo, NoGuardForStacksIsTheChildsFailure) {
-  expect_orderly_failure(Site::madvise_guard, ENOMEM, "MADV_GUARD_INSTALL");
+TEST_P(FiberIoOn, NoGuardForStacksIsTheChildsFailure) {
+  expect_orderly_failure(GetParam(), Site::madvise_guard, ENOMEM, "MADV_GUARD_INSTALL");
 }
 
-TEST(FiberIo, GuardsFallBackToMprotectAndFailWithIt) {
+TEST_P(FiberIoOn, GuardsFallBackToMprotectAndFailWithIt) {
   const arch::fault::Scoped no_kernel_guards{Site::madvise_guard, {.every = 1, .error = EINVAL}};
-  FiberIo io{{.stack_bytes = 64 * 1024}};
-  int ended = 0;
+  FiberIo io{{.workers = GetParam(), .stack_bytes = 64 * 1024}};
+  std::atomic<int> ended{0};
   run_children(io, 100, ended);
   EXPECT_EQ(ended, 100) << "mprotect does instead";
-  expect_orderly_failure(Site::mprotect, ENOMEM, "mprotect");
+  expect_orderly_failure(GetParam(), Site::mprotect, ENOMEM, "mprotect");
 }
 
-TEST(FiberIo, OutOfStacksCanBeCaughtBesideTheNursery) {
-  FiberIo io{{.stack_bytes = 64 * 1024}};
+TEST_P(FiberIoOn, OutOfStacksCanBeCaughtBesideTheNursery) {
+  FiberIo io{{.workers = GetParam(), .stack_bytes = 64 * 1024}};
   io.run([] {
-    int ended = 0;
+    std::atomic<int> ended{0};
     {
       const arch::fault::Scoped no_memory{Site::mmap, {.every = 1}};
       const arch::fault::Scoped no_guards{Site::madvise_guard, {.every = 1}};
@@ -1039,10 +1046,10 @@ TEST(FiberIo, OutOfStacksCanBeCaughtBesideTheNursery) {
   });
 }
 
-TEST(FiberIo, ChildrenAmongRandomFaultsAllEndOneWayOrTheOther) {
+TEST_P(FiberIoOn, ChildrenAmongRandomFaultsAllEndOneWayOrTheOther) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(seed);
-    FiberIo io{{.stack_bytes = 64 * 1024}};
+    FiberIo io{{.workers = GetParam(), .stack_bytes = 64 * 1024}};
     const arch::fault::Scoped maps{Site::mmap, {.probability = 0.3, .seed = seed}};
     const arch::fault::Scoped guards{Site::madvise_guard, {.probability = 0.3, .seed = seed}};
     const auto captured = std::make_shared<int>(0);
@@ -1070,9 +1077,9 @@ TEST(FiberIo, ChildrenAmongRandomFaultsAllEndOneWayOrTheOther) {
 
 // ── orderly end ─────────────────────────────────────────────────────────────────────────────────
 
-TEST(FiberIo, EverythingIsGivenBack) {
-  const auto use = [] {
-    FiberIo io{{.stack_bytes = 64 * 1024}};
+TEST_P(FiberIoOn, EverythingIsGivenBack) {
+  const auto use = [&] {
+    FiberIo io{{.workers = GetParam(), .stack_bytes = 64 * 1024}};
     for (int i = 0; i < 3; ++i) {
       try {
         io.run([i] {
@@ -1092,11 +1099,15 @@ TEST(FiberIo, EverythingIsGivenBack) {
   const std::size_t frames = frames_in_use();
   const std::uint64_t made = frames_made();
   const std::size_t maps = mappings();
-  for (int i = 0; i < 5; ++i) use();
+  // Which workers take part is chance: each may hold a batch of frames, and the allocator maps an
+  // arena for its thread. What is lost in every round would be more than that.
+  constexpr std::size_t kBatch = 256;
+  const std::size_t slack = GetParam() == 1 ? 0 : GetParam();
+  for (std::size_t i = 0; i < 5 + 4 * slack; ++i) use();
   EXPECT_EQ(frames_in_use(), frames);
-  EXPECT_EQ(frames_made(), made);
+  EXPECT_LE(frames_made(), made + slack * kBatch);
   if constexpr (!kSanitized) {
-    EXPECT_LE(mappings(), maps + 2) << "stacks are unmapped";
+    EXPECT_LE(mappings(), maps + 2 + 2 * slack) << "stacks are unmapped";
   }
 }
 
@@ -1105,9 +1116,10 @@ TEST(FiberIo, AnEngineThatNeverRanIsDestroyedQuietly) {
   SUCCEED();
 }
 
-TEST(FiberIo, ManyEnginesAtOnce) {
+TEST_P(FiberIoOn, ManyEnginesAtOnce) {
+  const Options options{.workers = GetParam()};
   std::vector<std::unique_ptr<FiberIo>> engines;
-  for (int i = 0; i < 50; ++i) engines.push_back(std::make_unique<FiberIo>());
+  for (int i = 0; i < 50; ++i) engines.push_back(std::make_unique<FiberIo>(options));
   int sum = 0;
   for (const auto& engine : engines)
     engine->run([&] { nursery([&](Nursery& n) { n.spawn([&] { ++sum; }); }); });

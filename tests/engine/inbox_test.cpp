@@ -50,36 +50,43 @@ std::vector<FiberId> ids(FiberList list) {
   return all;
 }
 
+// As a worker does it that finds nothing else to do in between.
+void doze(Inbox& inbox, const std::timespec* timeout) {
+  if (!inbox.lie_down()) return;
+  inbox.sleep(timeout);
+  inbox.get_up();
+}
+
 TEST(Inbox, KeepsTheOrderOfArrival) {
   Frames frames{4};
   Inbox inbox;
   EXPECT_TRUE(inbox.empty());
-  EXPECT_THAT(ids(inbox.take_all()), IsEmpty());
+  EXPECT_THAT(ids(inbox.take_all().fibers), IsEmpty());
   for (std::size_t i = 0; i < 4; ++i) inbox.push(frames[i]);
   EXPECT_FALSE(inbox.empty());
-  EXPECT_THAT(ids(inbox.take_all()), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(ids(inbox.take_all().fibers), ElementsAre(0, 1, 2, 3));
   EXPECT_TRUE(inbox.empty());
   inbox.push(frames[2]);
-  EXPECT_THAT(ids(inbox.take_all()), ElementsAre(2));
+  EXPECT_THAT(ids(inbox.take_all().fibers), ElementsAre(2));
 }
 
 TEST(Inbox, DoesNotSleepWhileSomethingIsInIt) {
   Frames frames{1};
   Inbox inbox;
   inbox.push(frames[0]);
-  inbox.sleep(nullptr);  // would sleep for ever
-  EXPECT_THAT(ids(inbox.take_all()), ElementsAre(0));
+  doze(inbox, nullptr);  // would sleep for ever
+  EXPECT_THAT(ids(inbox.take_all().fibers), ElementsAre(0));
 }
 
 TEST(Inbox, AnUnheardTimeoutLeavesItEmpty) {
   Frames frames{1};
   Inbox inbox;
   const std::timespec moment{0, 100'000};
-  inbox.sleep(&moment);
+  doze(inbox, &moment);
   EXPECT_TRUE(inbox.empty());
-  EXPECT_THAT(ids(inbox.take_all()), IsEmpty()) << "no trace of the sleeper";
+  EXPECT_THAT(ids(inbox.take_all().fibers), IsEmpty()) << "no trace of the sleeper";
   inbox.push(frames[0]);
-  EXPECT_THAT(ids(inbox.take_all()), ElementsAre(0));
+  EXPECT_THAT(ids(inbox.take_all().fibers), ElementsAre(0));
 }
 
 TEST(Inbox, ANudgeLosesNoFiber) {
@@ -87,14 +94,14 @@ TEST(Inbox, ANudgeLosesNoFiber) {
   Inbox inbox;
   inbox.nudge();
   inbox.nudge();
-  EXPECT_THAT(ids(inbox.take_all()), IsEmpty());
+  EXPECT_THAT(ids(inbox.take_all().fibers), IsEmpty());
   inbox.nudge();
   inbox.push(frames[0]);
   inbox.nudge();
   inbox.push(frames[1]);
   inbox.push(frames[2]);
   inbox.nudge();
-  EXPECT_THAT(ids(inbox.take_all()), ElementsAre(0, 1, 2));
+  EXPECT_THAT(ids(inbox.take_all().fibers), ElementsAre(0, 1, 2));
   EXPECT_TRUE(inbox.empty());
 }
 
@@ -103,11 +110,11 @@ TEST(Inbox, ANudgeBeforeTheSleepIsNotForgotten) {
   Inbox inbox;
   EXPECT_TRUE(inbox.empty());
   inbox.nudge();
-  inbox.sleep(nullptr);  // would sleep for ever
-  EXPECT_THAT(ids(inbox.take_all()), IsEmpty());
+  doze(inbox, nullptr);  // would sleep for ever
+  EXPECT_THAT(ids(inbox.take_all().fibers), IsEmpty());
   EXPECT_TRUE(inbox.empty());
   const std::timespec moment{0, 100'000};
-  inbox.sleep(&moment);  // once looked, forgotten: this one does sleep
+  doze(inbox, &moment);  // once looked, forgotten: this one does sleep
   EXPECT_TRUE(inbox.empty());
 }
 
@@ -115,7 +122,7 @@ TEST(Inbox, NudgeWakesASleeper) {
   Inbox inbox;
   std::atomic<bool> woken{false};
   std::thread worker{[&] {
-    inbox.sleep(nullptr);
+    doze(inbox, nullptr);
     woken.store(true);
   }};
   inbox.nudge();  // whether it sleeps already or not
@@ -132,8 +139,8 @@ TEST(Inbox, NoFiberIsSleptThrough) {
   }};
   std::size_t seen = 0;
   while (seen < rounds) {
-    FiberList arrived = inbox.take_all();
-    if (arrived.empty()) inbox.sleep(nullptr);
+    FiberList arrived = inbox.take_all().fibers;
+    if (arrived.empty()) doze(inbox, nullptr);
     while (const Fiber* fiber = arrived.pop_front()) ASSERT_EQ(fiber->id, seen++);
   }
   sender.join();
@@ -152,8 +159,8 @@ TEST(Inbox, ManySendersLoseNothingAndEachKeepsItsOrder) {
   std::map<std::size_t, std::size_t> next;
   std::size_t seen = 0;
   while (seen < kSenders * each) {
-    FiberList arrived = inbox.take_all();
-    if (arrived.empty()) inbox.sleep(nullptr);
+    FiberList arrived = inbox.take_all().fibers;
+    if (arrived.empty()) doze(inbox, nullptr);
     while (const Fiber* fiber = arrived.pop_front()) {
       const std::size_t sender = fiber->id / each;
       ASSERT_EQ(fiber->id % each, next[sender]++);
@@ -162,6 +169,141 @@ TEST(Inbox, ManySendersLoseNothingAndEachKeepsItsOrder) {
   }
   for (std::thread& sender : senders) sender.join();
   EXPECT_TRUE(inbox.empty());
+}
+
+// ── calls, and what others may do ───────────────────────────────────────────────────────────────
+
+TEST(Inbox, OnlyASleeperIsCalled) {
+  Frames frames{1};
+  Inbox inbox;
+  EXPECT_FALSE(inbox.call()) << "awake";
+  inbox.nudge();
+  EXPECT_FALSE(inbox.call()) << "awake, and told to look around";
+  static_cast<void>(inbox.take_all());
+  inbox.push(frames[0]);
+  EXPECT_FALSE(inbox.call()) << "awake, with something to do";
+  static_cast<void>(inbox.take_all());
+  ASSERT_TRUE(inbox.lie_down());
+  EXPECT_TRUE(inbox.is_asleep());
+  EXPECT_TRUE(inbox.call());
+  EXPECT_FALSE(inbox.is_asleep());
+  EXPECT_FALSE(inbox.empty());
+  EXPECT_FALSE(inbox.call()) << "called already";
+  inbox.sleep(nullptr);  // would sleep for ever
+  inbox.get_up();
+  EXPECT_TRUE(inbox.take_all().called) << "told once,";
+  EXPECT_FALSE(inbox.take_all().called) << "and not again";
+  EXPECT_TRUE(inbox.empty());
+}
+
+TEST(Inbox, ACallSurvivesWhatComesAfterIt) {
+  Frames frames{2};
+  Inbox inbox;
+  ASSERT_TRUE(inbox.lie_down());
+  ASSERT_TRUE(inbox.call());
+  inbox.push(frames[0]);
+  inbox.nudge();
+  inbox.push(frames[1]);
+  EXPECT_FALSE(inbox.lie_down());
+  Inbox::Arrivals arrivals = inbox.take_all();
+  EXPECT_TRUE(arrivals.called);
+  EXPECT_THAT(ids(std::move(arrivals.fibers)), ElementsAre(0, 1));
+}
+
+TEST(Inbox, OfManyCallersOneWakesTheSleeper) {
+  for (int round = 0; round < 200; ++round) {
+    Inbox inbox;
+    ASSERT_TRUE(inbox.lie_down());
+    std::atomic<int> calls{0};
+    std::vector<std::thread> callers;
+    for (int t = 0; t < 3; ++t) callers.emplace_back([&] { calls.fetch_add(inbox.call()); });
+    inbox.sleep(nullptr);
+    for (std::thread& caller : callers) caller.join();
+    ASSERT_EQ(calls.load(), 1);
+    ASSERT_TRUE(inbox.take_all().called);
+  }
+}
+
+TEST(Inbox, APushWakesASleeper) {
+  Frames frames{1};
+  Inbox inbox;
+  ASSERT_TRUE(inbox.lie_down());
+  inbox.push(frames[0]);
+  EXPECT_FALSE(inbox.is_asleep());
+  inbox.sleep(nullptr);  // would sleep for ever
+  inbox.get_up();
+  EXPECT_THAT(ids(inbox.take_all().fibers), ElementsAre(0));
+}
+
+TEST(Inbox, KnowsItsLength) {
+  Frames frames{5};
+  Inbox inbox;
+  EXPECT_EQ(inbox.length(), 0U);
+  for (std::size_t i = 0; i < 5; ++i) {
+    inbox.push(frames[i]);
+    EXPECT_EQ(inbox.length(), i + 1);
+  }
+  inbox.nudge();
+  EXPECT_EQ(inbox.length(), 5U) << "fibers are counted";
+  static_cast<void>(inbox.take_all());
+  EXPECT_EQ(inbox.length(), 0U);
+  inbox.push(frames[0]);
+  static_cast<void>(inbox.take_over());
+  EXPECT_EQ(inbox.length(), 0U);
+}
+
+TEST(Inbox, TakenOverInOrder) {
+  Frames frames{4};
+  Inbox inbox;
+  EXPECT_THAT(ids(inbox.take_over()), IsEmpty());
+  for (std::size_t i = 0; i < 4; ++i) inbox.push(frames[i]);
+  EXPECT_THAT(ids(inbox.take_over()), ElementsAre(0, 1, 2, 3));
+  EXPECT_TRUE(inbox.empty());
+  EXPECT_THAT(ids(inbox.take_all().fibers), IsEmpty());
+}
+
+TEST(Inbox, ACallIsNotTakenOver) {
+  Frames frames{1};
+  Inbox inbox;
+  ASSERT_TRUE(inbox.lie_down());
+  ASSERT_TRUE(inbox.call());
+  inbox.push(frames[0]);
+  EXPECT_THAT(ids(inbox.take_over()), ElementsAre(0));
+  EXPECT_FALSE(inbox.empty());
+  EXPECT_TRUE(inbox.take_all().called) << "it is the worker's own";
+}
+
+TEST(Inbox, ASleeperIsNotDisturbedByATakeOver) {
+  Inbox inbox;
+  ASSERT_TRUE(inbox.lie_down());
+  EXPECT_THAT(ids(inbox.take_over()), IsEmpty());
+  EXPECT_TRUE(inbox.is_asleep());
+  inbox.get_up();
+}
+
+TEST(Inbox, OwnerAndTakerShareWithoutLoss) {
+  const std::size_t count = static_cast<std::size_t>(30'000 / ::weft::testing::time_scale());
+  Frames frames{count};
+  Inbox inbox;
+  std::vector<std::atomic<int>> seen(count);
+  std::atomic<std::size_t> left{count};
+  const auto note = [&](FiberList fibers) {
+    while (const Fiber* fiber = fibers.pop_front()) {
+      seen[fiber->id].fetch_add(1);
+      left.fetch_sub(1);
+    }
+  };
+  std::thread sender{[&] {
+    for (std::size_t i = 0; i < count; ++i) inbox.push(frames[i]);
+  }};
+  std::thread taker{[&] {
+    while (left.load() != 0) note(inbox.take_over());
+  }};
+  while (left.load() != 0) note(inbox.take_all().fibers);
+  sender.join();
+  taker.join();
+  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(seen[i].load(), 1) << i;
+  EXPECT_EQ(inbox.length(), 0U);
 }
 
 }  // namespace

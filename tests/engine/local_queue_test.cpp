@@ -1,5 +1,6 @@
 #include "engine/local_queue.hpp"
 
+#include <weft/core/cancel_scope.hpp>
 #include <weft/core/frame_pool.hpp>
 
 #include <gtest/gtest.h>
@@ -42,11 +43,9 @@ TEST(FreshQueue, TheNewestFromOneEndAndTheOldestFromTheOther) {
   Frames frames{5};
   FreshQueue queue;
   EXPECT_TRUE(queue.empty());
-  EXPECT_EQ(queue.newest(), nullptr);
   EXPECT_EQ(queue.pop_newest(), nullptr);
   EXPECT_EQ(queue.pop_oldest(), nullptr);
   for (std::size_t i = 0; i < 5; ++i) queue.push(frames[i]);
-  EXPECT_EQ(queue.newest(), &frames[4]);
   EXPECT_EQ(queue.pop_newest(), &frames[4]);
   EXPECT_EQ(queue.pop_oldest(), &frames[0]);
   EXPECT_EQ(queue.pop_newest(), &frames[3]);
@@ -85,12 +84,78 @@ TEST(FreshQueue, AgreesWithADequeWhileItWrapsAndGrows) {
       idle.push_back(expected.front());
       expected.pop_front();
     } else if (!expected.empty()) {
-      ASSERT_EQ(queue.newest(), expected.back());
       ASSERT_EQ(queue.pop_newest(), expected.back());
       idle.push_back(expected.back());
       expected.pop_back();
     }
     ASSERT_EQ(queue.empty(), expected.empty());
+  }
+}
+
+// Thieves look at these from outside.
+TEST(FreshQueue, LengthAndFirstFollowBothEnds) {
+  Frames frames{4};
+  FreshQueue queue;
+  EXPECT_EQ(queue.length(), 0U);
+  const std::uint64_t first = queue.first();
+  for (std::size_t i = 0; i < 4; ++i) queue.push(frames[i]);
+  EXPECT_EQ(queue.length(), 4U);
+  EXPECT_EQ(queue.first(), first);
+  static_cast<void>(queue.pop_newest());
+  EXPECT_EQ(queue.length(), 3U);
+  EXPECT_EQ(queue.first(), first) << "the oldest is still the same";
+  static_cast<void>(queue.pop_oldest());
+  EXPECT_EQ(queue.length(), 2U);
+  EXPECT_NE(queue.first(), first);
+}
+
+TEST(FreshQueue, AFillingIsAStepFromEmptyToNotEmpty) {
+  Frames frames{3};
+  FreshQueue queue;
+  const std::uint64_t before = queue.fillings();
+  queue.push(frames[0]);
+  EXPECT_EQ(queue.fillings(), before + 1);
+  queue.push(frames[1]);
+  static_cast<void>(queue.pop_newest());
+  queue.push(frames[2]);
+  EXPECT_EQ(queue.fillings(), before + 1) << "the oldest has been there all the time";
+  static_cast<void>(queue.pop_newest());
+  static_cast<void>(queue.pop_newest());
+  EXPECT_EQ(queue.fillings(), before + 1);
+  queue.push(frames[0]);
+  EXPECT_EQ(queue.fillings(), before + 2) << "same position, another fiber";
+}
+
+TEST(FreshQueue, TheNewestOfAHome) {
+  Frames frames{3};
+  CancelScope home{nullptr}, stranger{nullptr};
+  frames[0].scope = &home;
+  frames[1].scope = &stranger;
+  frames[2].scope = &home;
+  FreshQueue queue;
+  EXPECT_EQ(queue.pop_newest_of(home), nullptr) << "empty";
+  for (std::size_t i = 0; i < 3; ++i) queue.push(frames[i]);
+  EXPECT_EQ(queue.pop_newest_of(stranger), nullptr);
+  EXPECT_EQ(queue.pop_newest_of(home), &frames[2]);
+  EXPECT_EQ(queue.pop_newest_of(home), nullptr) << "there is one, but it is not the newest";
+  EXPECT_EQ(queue.length(), 2U) << "and nothing was changed";
+  EXPECT_EQ(queue.pop_newest_of(stranger), &frames[1]);
+  EXPECT_EQ(queue.pop_newest_of(home), &frames[0]);
+  EXPECT_TRUE(queue.empty());
+  for (std::size_t i = 0; i < 3; ++i) frames[i].scope = nullptr;
+}
+
+TEST(ReadyQueue, PositionsCountUpForEver) {
+  constexpr std::uint64_t kRing = 2'048;
+  Frames frames{2};
+  ReadyQueue queue;
+  for (std::uint64_t i = 0; i < 3 * kRing; ++i) {
+    ASSERT_EQ(queue.first(), i);
+    ASSERT_EQ(queue.last(), i);
+    queue.push(frames[i % 2]);
+    ASSERT_EQ(queue.length(), 1U);
+    ASSERT_EQ(queue.last(), i + 1);
+    ASSERT_EQ(queue.pop(), &frames[i % 2]);
   }
 }
 

@@ -69,7 +69,7 @@ TEST(SimIo, OptionsThatMakeNoSenseAreRefusedWithAReason) {
 }
 
 TEST(SimIo, NoStackForAFiberIsTheChildsFailure) {
-  FiberIo{}.run([] {});  // leaves frames in the pool, so that only the stack is missing below
+  FiberIo{{.workers = 1}}.run([] {});  // leaves frames: only the stack is missing below
   SimIo io{{.stack_bytes = 64 * 1024}};
   {
     const arch::fault::Scoped no_memory{arch::fault::Site::mmap, {.every = 1}};

@@ -63,7 +63,7 @@ TEST(Dump, ShowsTheTreeWithNamesStatesAndReasons) {
 
 TEST(Dump, ShowsWhoJoinsWhomInPlace) {
   if (arch::kTsan) GTEST_SKIP() << "ThreadSanitizer builds run no child in place";
-  FiberIo io;
+  FiberIo io{{.workers = 1}};
   io.run([&] {
     nursery([&](Nursery& n) {
       n.spawn("child", [&] {
@@ -76,14 +76,14 @@ TEST(Dump, ShowsWhoJoinsWhomInPlace) {
 }
 
 TEST(Dump, AnEngineThatDoesNotRunIsEmpty) {
-  FiberIo io;
+  FiberIo io{{.workers = 4}};
   EXPECT_EQ(dump_of(io), "FiberIo: 0 fibers\n");
   io.run([] {});
   EXPECT_EQ(dump_of(io), "FiberIo: 0 fibers\n");
 }
 
 TEST(Dump, FromAnotherThreadAsleepAndBusy) {
-  FiberIo io;
+  FiberIo io{{.workers = 4}};
   std::atomic<bool> stop{false};
   Event go{"go"};
   std::atomic<int> phase{0};
@@ -117,7 +117,7 @@ TEST(Dump, FromAnotherThreadAsleepAndBusy) {
 }
 
 TEST(Dump, AFiberThatDoesNotGiveWayIsReportedAsSuch) {
-  FiberIo io;
+  FiberIo io{{.workers = 4}};
   std::atomic<bool> stop{false};
   std::thread asker;
   io.run([&] {

@@ -367,16 +367,22 @@ struct Mail {
   engine::Inbox inbox;
 };
 
+void doze(engine::Inbox& inbox) {
+  if (!inbox.lie_down()) return;
+  inbox.sleep(nullptr);
+  inbox.get_up();
+}
+
 // Nothing left in the inbox of a worker that sleeps.
 void inbox_wakes_its_worker(Program& p) {
   auto& s = p.make<Mail>();
   p.thread("worker", [&s] {
     for (std::size_t taken = 0; taken < s.fibers.size();) {
       if (s.inbox.empty()) {
-        s.inbox.sleep(nullptr);
+        doze(s.inbox);
         continue;
       }
-      FiberList all = s.inbox.take_all();
+      FiberList all = s.inbox.take_all().fibers;
       while (all.pop_front()) ++taken;
     }
   });
@@ -393,7 +399,10 @@ struct Nudging {
 void nudge_is_not_slept_through(Program& p) {
   auto& s = p.make<Nudging>();
   p.thread("worker", [&s] {
-    while (!s.over.load(std::memory_order_relaxed)) s.inbox.sleep(nullptr);
+    while (!s.over.load(std::memory_order_relaxed)) {
+      doze(s.inbox);
+      static_cast<void>(s.inbox.take_all());
+    }
   });
   p.thread("nudger", [&s] {
     s.over.store(true, std::memory_order_relaxed);

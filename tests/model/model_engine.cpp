@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
+#include <utility>
 
 namespace weft {
 
@@ -30,7 +32,7 @@ ModelEngine::Worker::Worker(Io& io) : strand(base, ground) {
   exceptions = &arch::thread_exception_state();
 }
 
-ModelEngine::ModelEngine() = default;
+ModelEngine::ModelEngine() { std::iota(stack_of_.begin(), stack_of_.end(), 0U); }
 
 void ModelEngine::fiber(void (*body)(void*), void* argument) {
   struct Body {
@@ -50,13 +52,28 @@ void ModelEngine::fiber(void (*body)(void*), void* argument) {
   queue_[queued_++] = &fiber;
 }
 
+// As engine/host.cpp does: siblings that end one after another are told to their home in one go.
 void ModelEngine::run_fiber(void* who, std::uintptr_t how) {
-  Fiber& self = Fiber::current();
-  arrive(self, {who, how});
-  Home& home = static_cast<Home&>(*self.scope);
-  run_closure(self);
-  home.children_ended(1);
-  leave_for_ever(self, self.io->successor(self, Departure::finish));
+  Fiber* self = &Fiber::current();
+  arrive(*self, {who, how});
+  Ground& ground = self->strand->ground;
+  auto& engine = static_cast<ModelEngine&>(*static_cast<Io*>(self->io));
+  for (std::size_t untold = 1;; ++untold) {
+    Home& home = static_cast<Home&>(*self->scope);
+    run_closure(*self);
+    Fiber* const next = engine.adopt(home, Departure::finish);
+    if (!next) {
+      home.children_ended(untold);  // and it may be gone
+      leave_for_ever(*self, engine.successor(*self, Departure::finish));
+    }
+    std::swap(engine.stack_of_[static_cast<std::size_t>(self - engine.frames_.data())],
+              engine.stack_of_[static_cast<std::size_t>(next - engine.frames_.data())]);
+    Strand* const strand = self->strand;
+    recycle_frame(*self, Carrier::here());
+    next->strand = ::new (strand) Strand{*next, ground};
+    Carrier::here().current = next;
+    self = next;
+  }
 }
 
 void ModelEngine::work() {
@@ -64,13 +81,14 @@ void ModelEngine::work() {
   // Two of the frames that no fiber uses yet are this worker's to spawn with.
   {
     const Locked locked{lock_};
+    worker.index = workers_++;
     for (int i = 0; i < 2 && frames_used_ < kFibersMax; ++i)
       worker.frames.give(frames_[frames_used_++]);
   }
   thread_slot() = &worker;
   while (Fiber* const fiber = pop()) {
     if (!fiber->strand) {
-      const auto i = static_cast<std::size_t>(fiber - frames_.data());
+      const std::size_t i = stack_of_[static_cast<std::size_t>(fiber - frames_.data())];
       fiber->strand = ::new (stack_top(i) - 256) Strand{*fiber, grounds_[i]};
       grounds_[i].stack = reinterpret_cast<arch::Stack*>(&grounds_[i]);  // not a thread's own
       arch::make_context(fiber->context, fiber->strand, &run_fiber);
@@ -101,12 +119,7 @@ void ModelEngine::resume(FiberList fibers) noexcept {
 }
 
 void ModelEngine::push(Fiber& fiber) {
-  {
-    const Locked locked{lock_};
-    const auto end = queue_.begin() + static_cast<std::ptrdiff_t>(queued_);
-    check(std::find(queue_.begin(), end, &fiber) == end, "F4: a fiber is in the queue already");
-    queue_[queued_++] = &fiber;
-  }
+  put(fiber);
   changes_.fetch_add(1, std::memory_order_release);
   Sync::wake(changes_, 1);
 }
@@ -114,19 +127,29 @@ void ModelEngine::push(Fiber& fiber) {
 Fiber* ModelEngine::pop() {
   for (;;) {
     const std::uint32_t seen = changes_.load(std::memory_order_acquire);
-    {
-      const Locked locked{lock_};
-      if (queued_ != 0) {
-        Fiber* const first = queue_[0];
-        std::move(queue_.begin() + 1, queue_.begin() + static_cast<std::ptrdiff_t>(queued_),
-                  queue_.begin());
-        --queued_;
-        return first;
-      }
-      if (live_ == 0) return nullptr;
-    }
+    bool over = false;
+    Fiber* const fiber = take(over);
+    if (fiber || over) return fiber;
     Sync::sleep(changes_, seen);
   }
+}
+
+void ModelEngine::put(Fiber& fiber) {
+  const Locked locked{lock_};
+  const auto end = queue_.begin() + static_cast<std::ptrdiff_t>(queued_);
+  check(std::find(queue_.begin(), end, &fiber) == end, "F4: a fiber is in the queue already");
+  queue_[queued_++] = &fiber;
+}
+
+Fiber* ModelEngine::take(bool& over) {
+  const Locked locked{lock_};
+  over = live_ == 0;
+  if (queued_ == 0) return nullptr;
+  Fiber* const first = queue_[0];
+  std::move(queue_.begin() + 1, queue_.begin() + static_cast<std::ptrdiff_t>(queued_),
+            queue_.begin());
+  --queued_;
+  return first;
 }
 
 void ModelEngine::fiber_ended() {

@@ -1,7 +1,8 @@
 // An engine for models: real fibers, the shipped wait and switch, and a run queue that is as plain
 // as can be, so that the executions explored are the protocol's and not the scheduler's.
 //
-// A controlled thread of the explorer is a worker; fibers move freely between workers.
+// A controlled thread of the explorer is a worker; fibers move freely between workers. Models of
+// the scheduler put queues of their own in place of the plain one.
 #pragma once
 
 #include <weft/base/sync.hpp>
@@ -19,7 +20,7 @@ namespace weft::model {
 
 inline constexpr std::size_t kFibersMax = 6;
 
-class ModelEngine final : public Io {
+class ModelEngine : public Io {
  public:
   ModelEngine();
 
@@ -47,9 +48,16 @@ class ModelEngine final : public Io {
   void disarm(Timer&) noexcept override {}
   [[nodiscard]] std::string_view kind() const noexcept override { return "ModelEngine"; }
 
+ protected:
+  // The queue, as workers see it. take(): `over` if all fibers have ended.
+  virtual void put(Fiber& fiber);
+  virtual Fiber* take(bool& over);
+  [[nodiscard]] unsigned worker_index() { return here().index; }
+
  private:
   struct Worker : Carrier {
     explicit Worker(Io& io);
+    unsigned index = 0;
     Fiber base;
     Ground ground;
     Strand strand;
@@ -79,7 +87,9 @@ class ModelEngine final : public Io {
   EngineHome home_{*this};
   std::array<Fiber, kFibersMax> frames_;
   std::array<Ground, kFibersMax> grounds_;
+  std::array<std::size_t, kFibersMax> stack_of_;  // which frame runs on which
   std::size_t frames_used_ = 0;
+  unsigned workers_ = 0;
 
   Lock lock_;  // protects the queue
   std::array<Fiber*, kFibersMax> queue_{};

@@ -212,6 +212,13 @@ struct ModelSync {
   static void fence(std::memory_order order, Site site = Site::here()) noexcept {
     hook::fence(order, site);
   }
+  // The pair is a fence on both sides; who relies on two of the cheap half is not found out here.
+  static void fence_here(Site site = Site::here()) noexcept {
+    hook::fence(std::memory_order_seq_cst, site);
+  }
+  static void fence_everywhere(Site site = Site::here()) noexcept {
+    hook::fence(std::memory_order_seq_cst, site);
+  }
 
   // Waits until another thread writes; when nobody else can move, until all stores are visible.
   static void spin(Site site = Site::here()) noexcept { hook::spin(site); }

@@ -1,6 +1,7 @@
 // The checker is checked: this program is built once per mutant, with that one fault in the shipped
 // code, and passes only if the model that guards against it fails.
 #include "core_models.hpp"
+#include "scheduler_models.hpp"
 
 #include <weft/base/mutant.hpp>
 
@@ -34,12 +35,24 @@ constexpr Guard kGuards[] = {
     {15, "thread waits for thread"},  // sleeps without comparing
     {16, "stale ticket is refused"},  // recycled frame resets its ticket
     {19, "two nudges"},             // nudge cleared after the scopes were read
+    {20, "gate, insistent visitor"},         // owner enters without its half of the fence
+    {21, "gate, insistent visitor"},         // visitor insists without the other half
+    {22, "injector, one each"},              // slot handed over by a relaxed store
+    {23, "injection is not slept through"},  // sleeper announces itself and looks, no fence
+    {24, "injection is not slept through"},  // injecting thread looks for sleepers, no fence
+    {25, "watch is roused"},                 // watch sleeps for good although somebody runs
 };
+
+// A program has the models of core in it, or those of the scheduler.
+auto models() {
+  if constexpr (mutant::kActive >= 20) return scheduler_models();
+  else return core_models();
+}
 
 TEST(Mutant, IsNoticed) {
   for (const Guard& guard : kGuards) {
     if (guard.mutant != mutant::kActive) continue;
-    for (const CoreModel& model : core_models()) {
+    for (const CoreModel& model : models()) {
       if (std::strcmp(model.name, guard.model) != 0) continue;
       const Result result = explore({.name = model.name,
                                      .mode = model.mode,

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -32,15 +33,28 @@ constexpr bool kSanitized = arch::kAsan || arch::kTsan;
 // Deep recursion needs more room where a sanitizer pads every frame.
 constexpr std::size_t kDeepStack = kSanitized ? 8 * 1024 * 1024 : 1024 * 1024;
 
+// Where order or a fiber's standing still matters: one worker, and simulation.
 void on_both_engines(const std::function<void()>& f) {
   {
-    SCOPED_TRACE("FiberIo");
-    FiberIo{{.stack_bytes = kDeepStack}}.run(f);
+    SCOPED_TRACE("FiberIo, one worker");
+    FiberIo{{.workers = 1, .stack_bytes = kDeepStack}}.run(f);
   }
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
     SimIo{{.seed = seed, .stack_bytes = kDeepStack}}.run(f);
   }
+}
+
+void on_many_workers(const std::function<void()>& f) {
+  for (const unsigned workers : {2U, 4U, 16U}) {
+    SCOPED_TRACE("FiberIo, workers: " + std::to_string(workers));
+    FiberIo{{.workers = workers, .stack_bytes = kDeepStack}}.run(f);
+  }
+}
+
+void on_every_engine(const std::function<void()>& f) {
+  on_both_engines(f);
+  on_many_workers(f);
 }
 
 // Returns when the others are blocked: for certain in simulation, else after many turns for each.
@@ -56,7 +70,7 @@ struct Oddity {
 // ── results ─────────────────────────────────────────────────────────────────────────────────────
 
 TEST(Nursery, ReturnsTheBodysValue) {
-  on_both_engines([] {
+  on_every_engine([] {
     EXPECT_EQ(nursery([](Nursery&) { return 7; }), 7);
     EXPECT_EQ(nursery([](Nursery&) { return std::string{"text"}; }), "text");
     const std::unique_ptr<int> moved = nursery([](Nursery& n) {
@@ -69,8 +83,8 @@ TEST(Nursery, ReturnsTheBodysValue) {
 }
 
 TEST(Nursery, ReturnsOnlyWhenEveryChildHasEnded) {
-  on_both_engines([] {
-    int ended = 0;
+  on_every_engine([] {
+    std::atomic<int> ended{0};
     nursery([&](Nursery& n) {
       for (int i = 0; i < 20; ++i)
         n.spawn([&, i] {
@@ -84,14 +98,14 @@ TEST(Nursery, ReturnsOnlyWhenEveryChildHasEnded) {
 }
 
 TEST(Nursery, AnEmptyOneEndsAtOnce) {
-  on_both_engines([] {
+  on_every_engine([] {
     for (int i = 0; i < 100; ++i) nursery([](Nursery&) {});
     SUCCEED();
   });
 }
 
 TEST(Nursery, S3_10_1_ChildrenRunOnce) {
-  on_both_engines([] {
+  on_every_engine([] {
     std::vector<int> runs(100, 0);
     nursery([&](Nursery& n) {
       for (std::size_t i = 0; i < runs.size(); ++i) n.spawn([&, i] { ++runs[i]; });
@@ -114,7 +128,7 @@ TEST(Nursery, SpawnReturnsBeforeTheChildRuns) {
 // ── failures ────────────────────────────────────────────────────────────────────────────────────
 
 TEST(Nursery, S3_10_2_AChildsExceptionIsThrown) {
-  on_both_engines([] {
+  on_every_engine([] {
     EXPECT_THROW(nursery([](Nursery& n) { n.spawn([] { throw std::runtime_error{"child"}; }); }),
                  std::runtime_error);
     EXPECT_THROW(nursery([](Nursery& n) { n.spawn([] { throw 42; }); }), int);
@@ -131,7 +145,7 @@ TEST(Nursery, S3_10_2_AChildsExceptionIsThrown) {
 }
 
 TEST(Nursery, TheBodysExceptionIsThrown) {
-  on_both_engines([] {
+  on_every_engine([] {
     EXPECT_THROW(nursery([](Nursery&) { throw std::runtime_error{"body"}; }), std::runtime_error);
     EXPECT_THROW(nursery([](Nursery&) -> int { throw Oddity{3}; }), Oddity);
   });
@@ -192,7 +206,7 @@ TEST(Nursery, AFailingChildCancelsBodyAndSiblings) {
 }
 
 TEST(Nursery, AFailingChildDiscardsTheBodysValue) {
-  on_both_engines([] {
+  on_every_engine([] {
     EXPECT_THROW(nursery([](Nursery& n) {
                    n.spawn([] { throw Oddity{1}; });
                    return 5;
@@ -253,7 +267,7 @@ TEST(Nursery, S3_4_4_ErrorBeatsCancellation) {
 }
 
 TEST(Nursery, ExceptionsOfManyChildrenLeaveOne) {
-  on_both_engines([] {
+  on_every_engine([] {
     for (int round = 0; round < 10; ++round)
       EXPECT_THROW(nursery([](Nursery& n) {
                      for (int i = 0; i < 100; ++i)
@@ -267,7 +281,7 @@ TEST(Nursery, ExceptionsOfManyChildrenLeaveOne) {
 }
 
 TEST(Nursery, AnExceptionCrossesManyNurseries) {
-  on_both_engines([] {
+  on_every_engine([] {
     struct Deep {
       static void go(int levels) {
         if (levels == 0) throw Oddity{99};
@@ -284,11 +298,11 @@ TEST(Nursery, AnExceptionCrossesManyNurseries) {
 }
 
 TEST(Nursery, WorksInsideACatchBlock) {
-  on_both_engines([] {
+  on_every_engine([] {
     try {
       throw Oddity{5};
     } catch (const Oddity&) {
-      int sum = 0;
+      std::atomic<int> sum{0};
       nursery([&](Nursery& n) {
         n.spawn([&] {
           EXPECT_EQ(std::current_exception(), nullptr) << "the child has its own";
@@ -312,7 +326,7 @@ TEST(Nursery, WorksInsideACatchBlock) {
 // ── cancellation ────────────────────────────────────────────────────────────────────────────────
 
 TEST(Nursery, OwnCancelOfAVoidNurseryReturnsNormally) {
-  on_both_engines([] {
+  on_every_engine([] {
     bool unwound = false;
     EXPECT_NO_THROW(nursery([&](Nursery& n) {
       n.cancel();
@@ -329,7 +343,7 @@ TEST(Nursery, OwnCancelOfAVoidNurseryReturnsNormally) {
 }
 
 TEST(Nursery, OwnCancelOfANurseryWithAValueSaysSo) {
-  on_both_engines([] {
+  on_every_engine([] {
     EXPECT_THROW(nursery([](Nursery& n) {
                    n.cancel();
                    Event{}.wait();
@@ -370,9 +384,9 @@ TEST(Nursery, S3_2_3_CancelMovesToCancelling) {
 }
 
 TEST(Nursery, S3_10_4_CancelReachesNestedNurseries) {
-  on_both_engines([] {
-    int begun = 0;
-    int unwound = 0;
+  on_every_engine([] {
+    std::atomic<int> begun{0};
+    std::atomic<int> unwound{0};
     nursery([&](Nursery& outer) {
       outer.spawn([&] {
         nursery([&](Nursery& inner) {
@@ -475,7 +489,7 @@ TEST(Nursery, TheJoinIsNotACancelPoint) {
 }
 
 TEST(Nursery, SpawnAfterCancelDoesNotRunTheChild) {
-  on_both_engines([] {
+  on_every_engine([] {
     const auto captured = std::make_shared<int>(0);
     nursery([&](Nursery& n) {
       n.cancel();
@@ -489,10 +503,10 @@ TEST(Nursery, SpawnAfterCancelDoesNotRunTheChild) {
 // ── shape ───────────────────────────────────────────────────────────────────────────────────────
 
 TEST(Nursery, ChildrenSpawnSiblings) {
-  on_both_engines([] {
-    int ran = 0;
+  on_every_engine([] {
+    std::atomic<int> ran{0};
     struct Crawl {
-      static void go(Nursery& n, int& ran, int more) {
+      static void go(Nursery& n, std::atomic<int>& ran, int more) {
         ++ran;
         if (more == 0) return;
         n.spawn([&n, &ran, more] { go(n, ran, more - 1); });
@@ -508,7 +522,7 @@ TEST(Nursery, ChildrenSpawnSiblings) {
 }
 
 TEST(Nursery, S0_1_2_TheLastSiblingMayBeSpawnedByTheLastChild) {
-  on_both_engines([] {
+  on_every_engine([] {
     int ran = 0;
     nursery([&](Nursery& n) {
       struct Next {
@@ -545,8 +559,9 @@ TEST(Nursery, AChildOfAnInnerNurserySpawnsIntoTheOuterOne) {
 }
 
 TEST(Nursery, AThreadThatAChildWaitsForMaySpawn) {
-  FiberIo{}.run([] {
-    int ran = 0;
+  on_every_engine([] {
+    if (io().kind() == "SimIo") return;  // where no thread may interfere
+    std::atomic<int> ran{0};
     nursery([&](Nursery& n) {
       Event done;
       std::thread thread{[&] {
@@ -561,7 +576,7 @@ TEST(Nursery, AThreadThatAChildWaitsForMaySpawn) {
 }
 
 TEST(Nursery, AThousandDeepInOneFiber) {
-  on_both_engines([] {
+  on_every_engine([] {
     struct Deep {
       static int go(int levels) {
         if (levels == 0) return 0;
@@ -573,7 +588,7 @@ TEST(Nursery, AThousandDeepInOneFiber) {
 }
 
 TEST(Nursery, AThousandDeepInChildren) {
-  on_both_engines([] {
+  on_every_engine([] {
     struct Deep {
       static void go(int levels, int& depth) {
         ++depth;
@@ -591,9 +606,8 @@ TEST(Nursery, AThousandDeepInChildren) {
 
 TEST(Nursery, AHundredThousandWide) {
   constexpr int kChildren = kSanitized ? 20'000 : 100'000;
-  FiberIo io;
-  io.run([&] {
-    int ran = 0;
+  const auto wide = [&] {
+    std::atomic<int> ran{0};
     nursery([&](Nursery& n) {
       for (int i = 0; i < kChildren; ++i) n.spawn([&] { ++ran; });
     });
@@ -607,7 +621,9 @@ TEST(Nursery, AHundredThousandWide) {
       done.wait();
     });
     EXPECT_EQ(ran, kChildren) << "joined by waiting, not in place";
-  });
+  };
+  FiberIo{{.workers = 1}}.run(wide);
+  on_many_workers(wide);
 }
 
 TEST(Nursery, TenThousandWideInSimulation) {
@@ -623,7 +639,7 @@ TEST(Nursery, TenThousandWideInSimulation) {
 }
 
 TEST(Nursery, S3_10_5_InnerNurseriesEndBeforeOuterOnes) {
-  on_both_engines([] {
+  on_every_engine([] {
     std::vector<std::string> log;
     struct Log {
       std::vector<std::string>& log;
@@ -650,7 +666,7 @@ constexpr const char* kNeedsOwnStack = "ThreadSanitizer wants a stack for every 
 
 TEST(JoinInPlace, AnUnbornChildIsCalledOnItsParentsStack) {
   if constexpr (arch::kTsan) GTEST_SKIP() << kNeedsOwnStack;
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     const FiberId parent = this_fiber::id();
     nursery([&](Nursery& n) {
       n.spawn("child", [&] {
@@ -667,7 +683,7 @@ TEST(JoinInPlace, AnUnbornChildIsCalledOnItsParentsStack) {
 
 TEST(JoinInPlace, NewestFirst) {
   if constexpr (arch::kTsan) GTEST_SKIP() << kNeedsOwnStack;
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     std::vector<int> order;
     nursery([&](Nursery& n) {
       for (int i = 0; i < 4; ++i) n.spawn([&, i] { order.push_back(i); });
@@ -678,7 +694,7 @@ TEST(JoinInPlace, NewestFirst) {
 
 TEST(JoinInPlace, TheChildMayParkAndYieldAndSleep) {
   if constexpr (arch::kTsan) GTEST_SKIP() << kNeedsOwnStack;
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     Event go;
     std::vector<std::string> order;
     nursery([&](Nursery& n) {
@@ -703,7 +719,7 @@ TEST(JoinInPlace, TheChildMayParkAndYieldAndSleep) {
 
 TEST(JoinInPlace, TheChildMayThrow) {
   if constexpr (arch::kTsan) GTEST_SKIP() << kNeedsOwnStack;
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     for (int i = 0; i < 10; ++i)
       EXPECT_THROW(nursery([](Nursery& n) {
                      n.spawn([] { ADD_FAILURE() << "older, so cancelled before its start"; });
@@ -718,7 +734,7 @@ TEST(JoinInPlace, TheChildMayThrow) {
 
 TEST(JoinInPlace, TheChildMaySpawnSiblingsAndNurseries) {
   if constexpr (arch::kTsan) GTEST_SKIP() << kNeedsOwnStack;
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     int ran = 0;
     int there = 0;
     nursery([&](Nursery& n) {
@@ -744,7 +760,7 @@ TEST(JoinInPlace, TheChildMaySpawnSiblingsAndNurseries) {
 
 TEST(JoinInPlace, NeverAChildOfAnotherNursery) {
   if constexpr (arch::kTsan) GTEST_SKIP() << kNeedsOwnStack;
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     bool stranger_in_place = false;
     nursery([&](Nursery& outer) {
       nursery([&](Nursery& inner) {
@@ -758,7 +774,7 @@ TEST(JoinInPlace, NeverAChildOfAnotherNursery) {
 
 TEST(JoinInPlace, NotWhileAnExceptionIsInFlight) {
   if constexpr (arch::kTsan) GTEST_SKIP() << kNeedsOwnStack;
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     const auto child_runs_in_place = [] {
       bool there = false;
       nursery([&](Nursery& n) { n.spawn([&] { there = in_place(); }); });
@@ -785,7 +801,7 @@ TEST(JoinInPlace, NotWhileAnExceptionIsInFlight) {
 
 TEST(JoinInPlace, FallsBackToAStackOfItsOwnWhenRoomRunsOut) {
   if constexpr (arch::kTsan) GTEST_SKIP() << kNeedsOwnStack;
-  FiberIo io{{.stack_bytes = 64 * 1024}};
+  FiberIo io{{.workers = 1, .stack_bytes = 64 * 1024}};
   io.run([] {
     struct Deep {
       static void go(int levels, int& shared, int& own) {
@@ -820,12 +836,13 @@ TEST(JoinInPlace, ADeepTreeOfForksAndJoins) {
       return a + b;
     }
   };
-  FiberIo{}.run([] { EXPECT_EQ(Fibonacci::of(20), 6'765); });
+  FiberIo{{.workers = 1}}.run([] { EXPECT_EQ(Fibonacci::of(20), 6'765); });
+  on_many_workers([] { EXPECT_EQ(Fibonacci::of(18), 2'584); });
   SimIo{}.run([] { EXPECT_EQ(Fibonacci::of(12), 144); });
 }
 
 TEST(JoinInPlace, WhenTheChildIsCancelledBeforeItsStartTheClosureIsDropped) {
-  FiberIo{}.run([] {
+  FiberIo{{.workers = 1}}.run([] {
     const auto captured = std::make_shared<int>(0);
     nursery([&](Nursery& n) {
       n.spawn([captured] { ++*captured; });

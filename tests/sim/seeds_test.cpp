@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <span>
@@ -85,7 +86,8 @@ struct Failure {
 };
 
 // A tree of nurseries whose fibers do what a generator says. Every wait ends, by an event, a timer
-// or a cancellation; some fibers fail, some nurseries are cancelled.
+// or a cancellation; some fibers fail, some nurseries are cancelled. On one worker or in simulation
+// a seed says it all; on several, the fibers draw from the generator in whatever order they come.
 class RandomProgram {
  public:
   explicit RandomProgram(std::uint64_t seed) : random_(static_cast<std::uint32_t>(seed)) {}
@@ -94,7 +96,7 @@ class RandomProgram {
     try {
       grow(0);
     } catch (const Failure& failure) {
-      EXPECT_TRUE(failed_.at(std::size_t(failure.number)));
+      EXPECT_LT(failure.number, failures_);
     } catch (const Cancelled&) {  // by whoever cancelled the scope we were run in
       EXPECT_TRUE(this_fiber::cancelled());
     }
@@ -105,24 +107,29 @@ class RandomProgram {
   [[nodiscard]] Event& event(std::size_t i) { return events_[i % 4]; }
 
  private:
+  using Count = std::atomic<int>;
+
   class Alive {
    public:
-    Alive(int& all, int& mine) : all_(all), mine_(mine) { ++all_, ++mine_; }
+    Alive(Count& all, Count& mine) : all_(all), mine_(mine) { ++all_, ++mine_; }
     ~Alive() { --all_, --mine_; }
     Alive(const Alive&) = delete;
     Alive& operator=(const Alive&) = delete;
 
    private:
-    int& all_;
-    int& mine_;
+    Count& all_;
+    Count& mine_;
   };
 
-  unsigned dice(unsigned sides) { return static_cast<unsigned>(random_() % sides); }
+  unsigned dice(unsigned sides) {
+    const std::lock_guard locked{lock_};
+    return static_cast<unsigned>(random_() % sides);
+  }
 
   void grow(int depth) {
-    int children = 0;  // alive now; the nursery must not end before it is zero
+    Count children{0};  // alive now; the nursery must not end before it is zero
     struct Check {
-      int& children;
+      Count& children;
       ~Check() { EXPECT_EQ(children, 0) << "a nursery ended before its children"; }
     } check{children};
     nursery([&](Nursery& n) {
@@ -133,21 +140,18 @@ class RandomProgram {
     });
   }
 
-  void spawn(Nursery& n, int& children, int depth) {
+  void spawn(Nursery& n, Count& children, int depth) {
     n.spawn([this, &n, &children, depth, token = token_] {
       const Alive alive{live_, children};
       ++started_;
       for (unsigned i = dice(8); i > 0; --i) act(n, children, depth);
       if (depth < 4 && dice(2) == 0) grow(depth + 1);
       for (unsigned i = dice(3); i > 0; --i) act(n, children, depth);
-      if (dice(60) == 0) {
-        failed_.push_back(true);
-        throw Failure{static_cast<int>(failed_.size()) - 1};
-      }
+      if (dice(60) == 0) throw Failure{failures_++};
     });
   }
 
-  void act(Nursery& n, int& children, int depth) {
+  void act(Nursery& n, Count& children, int depth) {
     switch (dice(11)) {
       case 0: return this_fiber::yield();
       case 1: return sleep_for(Duration{dice(50)});
@@ -225,12 +229,13 @@ class RandomProgram {
     sleep_for(Duration{dice(20)});
   }
 
+  std::mutex lock_;
   std::mt19937 random_;
   Event events_[4];
   std::shared_ptr<int> token_ = std::make_shared<int>(0);
-  std::vector<bool> failed_;
-  int live_ = 0;
-  int started_ = 0;
+  Count failures_{0};
+  Count live_{0};
+  Count started_{0};
 };
 
 TEST(Seeds, RandomProgramsKeepTheRulesInSimulation) {
@@ -259,9 +264,17 @@ TEST(Seeds, OneProgramKeepsTheRulesOnManySchedules) {
     }
 }
 
-TEST(Seeds, RandomProgramsKeepTheRulesInRealTime) {
-  FiberIo io;
-  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+// However many workers there are. Schedules differ in any case: not every count tries every seed.
+class RealTime : public ::testing::TestWithParam<unsigned> {
+ protected:
+  static std::uint64_t seeds() { return GetParam() == 1 ? kSeeds : kSeeds / 2; }
+};
+INSTANTIATE_TEST_SUITE_P(Workers, RealTime, ::testing::Values(1U, 2U, 4U, 16U),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(RealTime, RandomProgramsKeepTheRulesInRealTime) {
+  FiberIo io{{.workers = GetParam()}};
+  for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
     SCOPED_TRACE(seed);
     RandomProgram program{seed};
     io.run([&] { program.run(); });
@@ -269,9 +282,9 @@ TEST(Seeds, RandomProgramsKeepTheRulesInRealTime) {
 }
 
 // The same beside threads that set events and cancel whole programs at any moment.
-TEST(Seeds, RandomProgramsKeepTheRulesAmongForeignThreads) {
-  FiberIo io;
-  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+TEST_P(RealTime, RandomProgramsKeepTheRulesAmongForeignThreads) {
+  FiberIo io{{.workers = GetParam()}};
+  for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
     SCOPED_TRACE(seed);
     RandomProgram program{seed};
     io.run([&] {
@@ -301,9 +314,10 @@ TEST(Seeds, RandomProgramsKeepTheRulesAmongForeignThreads) {
   }
 }
 
-TEST(Seeds, RandomProgramsKeepTheRulesOnSmallStacks) {
-  FiberIo io{{.stack_bytes = (arch::kAsan || arch::kTsan ? 128U : 32U) * 1024}};
-  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+TEST_P(RealTime, RandomProgramsKeepTheRulesOnSmallStacks) {
+  FiberIo io{{.workers = GetParam(),
+              .stack_bytes = (arch::kAsan || arch::kTsan ? 128U : 32U) * 1024}};
+  for (std::uint64_t seed = 0; seed < seeds(); ++seed) {
     SCOPED_TRACE(seed);
     RandomProgram program{seed};
     io.run([&] { program.run(); });

@@ -31,35 +31,45 @@ int scaled(int count) {
   return std::max(1, static_cast<int>(count / ::weft::testing::time_scale()));
 }
 
+// Each with several numbers of workers; what is counted is counted by fibers on any of them.
+class Stress : public ::testing::TestWithParam<unsigned> {
+ protected:
+  // Runs of an engine cost a thread per worker.
+  static int runs(int count) { return scaled(std::max(1, count / static_cast<int>(GetParam()))); }
+};
+INSTANTIATE_TEST_SUITE_P(Workers, Stress, ::testing::Values(1U, 2U, 4U, 16U),
+                         ::testing::PrintToStringParamName());
+
 // A tree of forks and joins with yields and sleeps in it; returns its number of leaves.
-int tree(int depth, std::mt19937& random) {
+int tree(int depth, std::uint64_t seed) {
   if (depth == 0) {
+    std::minstd_rand random{static_cast<std::uint32_t>(seed)};
     if (random() % 4 == 0) this_fiber::yield();
     if (random() % 16 == 0) sleep_for(Duration{random() % 10'000});
     return 1;
   }
   int left = 0;
   int right = 0;
-  nursery([&, depth](Nursery& n) {
-    n.spawn([&, depth] { left = tree(depth - 1, random); });
-    right = tree(depth - 1, random);
+  nursery([&, depth, seed](Nursery& n) {
+    n.spawn([&, depth, seed] { left = tree(depth - 1, 2 * seed); });
+    right = tree(depth - 1, 2 * seed + 1);
   });
   return left + right;
 }
 
-TEST(Stress, EnginesOfSeveralThreadsDoNotMix) {
-  const int rounds = scaled(20);
+TEST_P(Stress, EnginesOfSeveralThreadsDoNotMix) {
+  const int rounds = runs(20);
   std::vector<std::thread> threads;
   for (std::uint32_t t = 0; t < 4; ++t)
     threads.emplace_back([=] {
       std::mt19937 random{t};
       for (int round = 0; round < rounds; ++round) {
         if (t % 2 == 0) {
-          FiberIo io;
-          EXPECT_EQ(io.run([&] { return tree(8, random); }), 256);
+          FiberIo io{{.workers = GetParam()}};
+          EXPECT_EQ(io.run([&] { return tree(8, random()); }), 256);
         } else {
           SimIo io{{.seed = random()}};
-          EXPECT_EQ(io.run([&] { return tree(8, random); }), 256);
+          EXPECT_EQ(io.run([&] { return tree(8, random()); }), 256);
         }
       }
     });
@@ -67,7 +77,7 @@ TEST(Stress, EnginesOfSeveralThreadsDoNotMix) {
 }
 
 // A token goes round a ring of engines, one per thread; each has several fibers that pass it on.
-TEST(Stress, ATokenGoesRoundARingOfEngines) {
+TEST_P(Stress, ATokenGoesRoundARingOfEngines) {
   constexpr std::size_t kEngines = 3;
   const int rounds = scaled(3'000);
   std::array<Event, kEngines> turn;
@@ -75,7 +85,7 @@ TEST(Stress, ATokenGoesRoundARingOfEngines) {
   std::vector<std::thread> threads;
   for (std::size_t e = 0; e < kEngines; ++e)
     threads.emplace_back([&, e] {
-      FiberIo io;
+      FiberIo io{{.workers = GetParam()}};
       io.run([&] {
         nursery([&](Nursery& n) {
           n.spawn([&] {  // company, so that the worker is sometimes busy
@@ -95,17 +105,17 @@ TEST(Stress, ATokenGoesRoundARingOfEngines) {
   EXPECT_EQ(token, std::int64_t{rounds} * std::int64_t{kEngines});
 }
 
-TEST(Stress, OneEventWakesTheFibersOfManyEngines) {
+TEST_P(Stress, OneEventWakesTheFibersOfManyEngines) {
   constexpr int kEngines = 3;
   constexpr int kFibers = 50;
-  const int rounds = scaled(100);
+  const int rounds = runs(100);
   for (int round = 0; round < rounds; ++round) {
     Event event;
     std::atomic<int> woken{0};
     std::vector<std::thread> threads;
     for (int e = 0; e < kEngines; ++e)
       threads.emplace_back([&] {
-        FiberIo io;
+        FiberIo io{{.workers = GetParam()}};
         io.run([&] {
           nursery([&](Nursery& n) {
             for (int f = 0; f < kFibers; ++f)
@@ -124,11 +134,11 @@ TEST(Stress, OneEventWakesTheFibersOfManyEngines) {
 }
 
 // A deadlock report looks at every frame there is, those of busy engines included.
-TEST(Stress, DeadlockReportBesideABusyEngine) {
+TEST_P(Stress, DeadlockReportBesideABusyEngine) {
   const int reports = scaled(300);
   std::atomic<bool> stop{false};
   std::thread busy{[&] {
-    FiberIo io;
+    FiberIo io{{.workers = GetParam()}};
     while (!stop.load())
       io.run([] {
         nursery([](Nursery& n) {
@@ -166,10 +176,10 @@ TEST(Stress, DeadlockReportBesideABusyEngine) {
   churn.join();
 }
 
-TEST(Stress, AnEngineTravelsFromThreadToThread) {
-  const int rounds = scaled(300);
-  FiberIo io;
-  int sum = 0;
+TEST_P(Stress, AnEngineTravelsFromThreadToThread) {
+  const int rounds = runs(300);
+  FiberIo io{{.workers = GetParam()}};
+  std::atomic<int> sum{0};
   for (int round = 0; round < rounds; ++round)
     std::thread{[&] {
       io.run([&] {
@@ -186,26 +196,26 @@ TEST(Stress, AnEngineTravelsFromThreadToThread) {
   EXPECT_EQ(sum, 20 * rounds);
 }
 
-TEST(Stress, NestedEnginesInSeveralThreads) {
-  const int rounds = scaled(50);
+TEST_P(Stress, NestedEnginesInSeveralThreads) {
+  const int rounds = runs(50);
   std::vector<std::thread> threads;
   for (std::uint32_t t = 0; t < 3; ++t)
     threads.emplace_back([=] {
       for (int round = 0; round < rounds; ++round) {
-        FiberIo outer;
+        FiberIo outer{{.workers = GetParam()}};
         const int leaves = outer.run([&] {
-          int total = 0;
+          std::atomic<int> total{0};
           nursery([&](Nursery& n) {
             for (std::uint32_t i = 0; i < 3; ++i)
               n.spawn([&, i] {
                 std::mt19937 random{i + t};
                 this_fiber::yield();
-                total += FiberIo{}.run([&] { return tree(4, random); });
+                total += FiberIo{{.workers = GetParam()}}.run([&] { return tree(4, random()); });
                 this_fiber::yield();
-                total += SimIo{{.seed = i}}.run([&] { return tree(4, random); });
+                total += SimIo{{.seed = i}}.run([&] { return tree(4, random()); });
               });
           });
-          return total;
+          return total.load();
         });
         EXPECT_EQ(leaves, 96);
       }

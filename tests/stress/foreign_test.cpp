@@ -32,7 +32,16 @@ int scaled(int count) {
   return std::max(1, static_cast<int>(count / ::weft::testing::time_scale()));
 }
 
-TEST(Stress, ForeignThreadsSetEventsThatFibersWaitFor) {
+// Each with several numbers of workers; what is counted is counted by fibers on any of them.
+class Stress : public ::testing::TestWithParam<unsigned> {
+ protected:
+  // Runs of an engine cost a thread per worker.
+  static int runs(int count) { return scaled(std::max(1, count / static_cast<int>(GetParam()))); }
+};
+INSTANTIATE_TEST_SUITE_P(Workers, Stress, ::testing::Values(1U, 2U, 4U, 16U),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(Stress, ForeignThreadsSetEventsThatFibersWaitFor) {
   constexpr int kFibers = 20;
   constexpr int kThreads = 3;
   const int rounds = scaled(2'000);
@@ -48,8 +57,8 @@ TEST(Stress, ForeignThreadsSetEventsThatFibersWaitFor) {
         if (random() % 2 == 0) event.reset();
       }
     });
-  FiberIo io;
-  int done = 0;
+  FiberIo io{{.workers = GetParam()}};
+  std::atomic<int> done{0};
   io.run([&] {
     nursery([&](Nursery& n) {
       for (int f = 0; f < kFibers; ++f)
@@ -73,7 +82,7 @@ TEST(Stress, ForeignThreadsSetEventsThatFibersWaitFor) {
 }
 
 // Strict alternation: a wake that is lost stops the test, one too many breaks the count.
-TEST(Stress, PingPongBetweenAFiberAndAThread) {
+TEST_P(Stress, PingPongBetweenAFiberAndAThread) {
   const int rounds = scaled(20'000);
   Event ping, pong;
   std::int64_t counter = 0;  // plain: handed back and forth by the events alone
@@ -85,7 +94,7 @@ TEST(Stress, PingPongBetweenAFiberAndAThread) {
       pong.set();
     }
   }};
-  FiberIo io;
+  FiberIo io{{.workers = GetParam()}};
   io.run([&] {
     for (int i = 0; i < rounds; ++i) {
       ++counter;
@@ -98,11 +107,11 @@ TEST(Stress, PingPongBetweenAFiberAndAThread) {
   EXPECT_EQ(counter, 2 * std::int64_t{rounds});
 }
 
-TEST(Stress, PostsFromManyThreadsAllRunOnce) {
+TEST_P(Stress, PostsFromManyThreadsAllRunOnce) {
   constexpr int kThreads = 3;
   const int posts = scaled(20'000);
-  FiberIo io;
-  int ran = 0;  // plain: all on one worker
+  FiberIo io{{.workers = GetParam()}};
+  std::atomic<int> ran{0};
   std::atomic<int> posting{kThreads};
   std::vector<std::thread> threads;
   io.run([&] {
@@ -123,9 +132,9 @@ TEST(Stress, PostsFromManyThreadsAllRunOnce) {
   EXPECT_EQ(ran, kThreads * posts);
 }
 
-TEST(Stress, PostsRaceTheEndOfShortRuns) {
-  const int runs = scaled(1'000);
-  FiberIo io;
+TEST_P(Stress, PostsRaceTheEndOfShortRuns) {
+  const int count = runs(1'000);
+  FiberIo io{{.workers = GetParam()}};
   std::atomic<bool> stop{false};
   std::atomic<std::int64_t> accepted{0};
   std::atomic<std::int64_t> ran{0};
@@ -147,7 +156,7 @@ TEST(Stress, PostsRaceTheEndOfShortRuns) {
         while (ran.load() == before) std::this_thread::yield();
       }
     });
-  for (int i = 0; i < runs; ++i) io.run([] { this_fiber::yield(); });
+  for (int i = 0; i < count; ++i) io.run([] { this_fiber::yield(); });
   stop.store(true);
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(accepted.load(), ran.load());
@@ -155,8 +164,8 @@ TEST(Stress, PostsRaceTheEndOfShortRuns) {
 }
 
 // The poster is the last to leave, without anything to run, just as the worker goes to sleep.
-TEST(Stress, PostsThatThrowRaceTheEndOfRun) {
-  const int rounds = scaled(20'000);
+TEST_P(Stress, PostsThatThrowRaceTheEndOfRun) {
+  const int rounds = runs(20'000);
   struct Throws {
     explicit Throws(std::atomic<bool>& admitted_in) : admitted(&admitted_in) {}
     Throws(Throws&& other) : admitted(other.admitted) {
@@ -166,7 +175,7 @@ TEST(Stress, PostsThatThrowRaceTheEndOfRun) {
     void operator()() const {}
     std::atomic<bool>* admitted;
   };
-  FiberIo io;
+  FiberIo io{{.workers = GetParam()}};
   std::atomic<int> round{0};
   std::atomic<bool> admitted{false};
   std::thread poster{[&] {
@@ -188,11 +197,11 @@ TEST(Stress, PostsThatThrowRaceTheEndOfRun) {
   poster.join();
 }
 
-TEST(Stress, ForeignThreadsSpawnIntoANursery) {
+TEST_P(Stress, ForeignThreadsSpawnIntoANursery) {
   constexpr int kThreads = 3;
   const int spawns = scaled(10'000);
-  FiberIo io;
-  int ran = 0;
+  FiberIo io{{.workers = GetParam()}};
+  std::atomic<int> ran{0};
   io.run([&] {
     nursery([&](Nursery& n) {
       std::atomic<int> spawning{kThreads};
@@ -211,10 +220,10 @@ TEST(Stress, ForeignThreadsSpawnIntoANursery) {
 }
 
 // A scope is cancelled by another thread at any moment of its fibers' lives.
-TEST(Stress, ForeignCancelRacesParksAndScopes) {
+TEST_P(Stress, ForeignCancelRacesParksAndScopes) {
   const int rounds = scaled(300);
-  FiberIo io;
-  int cancelled = 0;
+  FiberIo io{{.workers = GetParam()}};
+  std::atomic<int> cancelled{0};
   io.run([&] {
     for (int round = 0; round < rounds; ++round) {
       CancelScope scope{Fiber::current().scope};
@@ -251,13 +260,13 @@ TEST(Stress, ForeignCancelRacesParksAndScopes) {
   EXPECT_EQ(cancelled, 2 * rounds);
 }
 
-TEST(Stress, EnginesComeAndGoWhileTheirWakersAreStillInside) {
-  const int rounds = scaled(1'000);
+TEST_P(Stress, EnginesComeAndGoWhileTheirWakersAreStillInside) {
+  const int rounds = runs(1'000);
   for (int round = 0; round < rounds; ++round) {
     auto event = std::make_unique<Event>();
     std::thread waker;
     {
-      FiberIo io;
+      FiberIo io{{.workers = GetParam()}};
       io.run([&] {
         waker = std::thread{[at = event.get()] { at->set(); }};
         event->wait();
@@ -268,9 +277,9 @@ TEST(Stress, EnginesComeAndGoWhileTheirWakersAreStillInside) {
   }
 }
 
-TEST(Stress, ShortLivedThreadsWaitForAFiber) {
+TEST_P(Stress, ShortLivedThreadsWaitForAFiber) {
   const int rounds = scaled(1'000);
-  FiberIo io;
+  FiberIo io{{.workers = GetParam()}};
   io.run([&] {
     for (int round = 0; round < rounds; ++round) {
       Event to_thread, to_fiber;

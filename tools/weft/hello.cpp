@@ -11,12 +11,13 @@ namespace {
 using namespace std::chrono_literals;
 
 std::string two_children() {
-  std::string said;
+  std::string first;  // one each: they may run at the same time
+  std::string second;
   nursery([&](Nursery& n) {
-    n.spawn([&] { said += "warp\n"; });
-    n.spawn([&] { said += "weft\n"; });
+    n.spawn([&] { first = "warp\n"; });
+    n.spawn([&] { second = "weft\n"; });
   });
-  return said + "cloth\n";
+  return first + second + "cloth\n";
 }
 
 // The first failure ends the others; the nursery throws it once they have ended.

@@ -2,6 +2,7 @@
 #include "tour.hpp"
 
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -80,7 +81,12 @@ int run(const std::vector<std::string_view>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int result = run(std::vector<std::string_view>(argv + 1, argv + argc));
+  int result = kFailed;
+  try {
+    result = run(std::vector<std::string_view>(argv + 1, argv + argc));
+  } catch (const std::exception& error) {  // such as an environment variable that makes no sense
+    std::fprintf(stderr, "%s\n", error.what());
+  }
   if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return result;
   std::perror("weft: standard output");
   return kFailed;

@@ -13,11 +13,17 @@ namespace {
 constexpr int kLabelWidth = 44;
 constexpr std::size_t kQuoteWidth = 88;
 
-bool wants_emphasis() {
+constexpr long kBarWidth = 40;
+
+bool is_watched() {
   const char* const terminal = std::getenv("TERM");
-  const char* const no_colour = std::getenv("NO_COLOR");
   return ::isatty(STDOUT_FILENO) == 1 && terminal != nullptr &&
-         std::string_view{terminal} != "dumb" && (no_colour == nullptr || *no_colour == '\0');
+         std::string_view{terminal} != "dumb";
+}
+
+bool wants_emphasis() {
+  const char* const no_colour = std::getenv("NO_COLOR");
+  return is_watched() && (no_colour == nullptr || *no_colour == '\0');
 }
 
 void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
@@ -54,7 +60,8 @@ std::string rounded(double number) {
 }
 
 Page::Page()
-    : strong_(wants_emphasis() ? "\033[1m" : ""),
+    : watched_(is_watched()),
+      strong_(wants_emphasis() ? "\033[1m" : ""),
       faint_(wants_emphasis() ? "\033[2m" : ""),
       plain_(wants_emphasis() ? "\033[0m" : "") {}
 
@@ -97,6 +104,30 @@ void Page::figure(std::string_view label, double value, std::string_view unit) {
 void Page::figure(std::string_view label, std::string_view value) {
   std::printf("    %-*.*s %s%.*s%s\n", kLabelWidth, static_cast<int>(label.size()), label.data(),
               strong_, static_cast<int>(value.size()), value.data(), plain_);
+}
+
+Progress::Progress(Page& page, std::string what)
+    : what_(std::move(what)), visible_(page.watched()) {
+  show(0, 1);
+}
+
+void Progress::show(long done, long of) {
+  const int now = static_cast<int>(done * 100 / std::max(of, 1L));
+  if (!visible_ || now == drawn_) return;
+  drawn_ = now;
+  const auto full = static_cast<std::size_t>(now * kBarWidth / 100);
+  std::string bar(full, '#');
+  bar.append(static_cast<std::size_t>(kBarWidth) - full, '.');
+  std::printf("\r    [%s] %3d %% %s", bar.c_str(), now, what_.c_str());
+  std::fflush(stdout);
+}
+
+void Progress::clear() {
+  if (drawn_ < 0) return;
+  drawn_ = -1;
+  const std::size_t width = what_.size() + static_cast<std::size_t>(kBarWidth) + 13;
+  print("\r" + std::string(width, ' ') + '\r');
+  std::fflush(stdout);
 }
 
 }  // namespace weft::tour

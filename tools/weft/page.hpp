@@ -30,10 +30,32 @@ class Page {
   void figure(std::string_view label, double value, std::string_view unit);
   void figure(std::string_view label, std::string_view value);
 
+  // Whether somebody watches the page being written, on a terminal that can go back in its line.
+  [[nodiscard]] bool watched() const noexcept { return watched_; }
+
  private:
+  const bool watched_;
   const char* const strong_;
   const char* const faint_;
   const char* const plain_;
+};
+
+// A bar that fills while a chapter works. Only a terminal sees it, and only until clear().
+class Progress {
+ public:
+  Progress(Page& page, std::string what);
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // From any fiber or thread, one at a time.
+  void show(long done, long of);
+  void clear();
+
+ private:
+  const std::string what_;
+  const bool visible_;
+  int drawn_ = -1;  // hundredths
 };
 
 // What a chapter throws when it saw something else than it describes.

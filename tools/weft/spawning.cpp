@@ -32,7 +32,7 @@ double batch(long count) {
 void spawning(Page& page) {
   const long one_by_one = at_most(1'000'000, 50'000, 10'000);
   const long many = at_most(100'000, 100'000, 10'000);
-  FiberIo io;
+  FiberIo io{{.workers = 1}};  // chapter "forkjoin" has them all
   io.run([&] {
     page.say("A nursery with one child, again and again:");
     page.figure("spawn and join", one_at_a_time(one_by_one), "ns");

@@ -27,7 +27,7 @@ double nanoseconds_per_yield(long fibers, long yields) {
 void switching(Page& page) {
   const long yields = at_most(5'000'000, 200'000, 50'000);
   const long many = at_most(1000, 1000, 100);
-  FiberIo io;
+  FiberIo io{{.workers = 1}};  // one after another: what a switch costs, not how many at once
   io.run([&] {
     page.say("A fiber that is alone looks at the run queues and goes on:");
     page.figure("yield, 1 fiber", nanoseconds_per_yield(1, yields), "ns");

@@ -28,14 +28,15 @@ const Chapter* find_chapter(std::string_view name);
 // Takes the tour. True: every chapter saw what it describes.
 bool take(std::span<const Chapter* const> route);
 
-// Prints the options of the engines, their defaults, and the environment variables.
+// Prints the options of the engines as they are here and now, and the environment variables.
 void print_options();
 
 // One per file.
 void hello(Page& page);
 void switching(Page& page);
 void spawning(Page& page);
-void parked(Page& page);
+void million(Page& page);
+void fork_join(Page& page);
 void events(Page& page);
 void overflow(Page& page);
 void simulation(Page& page);

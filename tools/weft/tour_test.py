@@ -18,6 +18,22 @@ def weft(*arguments, **options):
     return subprocess.run([WEFT, *arguments], capture_output=True, text=True, **options)
 
 
+def on_a_terminal(*arguments, **environment):
+    """Exit status and text of a run whose output is a terminal."""
+    ours, theirs = pty.openpty()
+    base = {k: v for k, v in os.environ.items() if k not in ("TERM", "NO_COLOR")}
+    with subprocess.Popen([WEFT, *arguments], stdout=theirs, env={**base, **environment}) as run:
+        os.close(theirs)
+        text = b""
+        try:
+            while part := os.read(ours, 4096):
+                text += part
+        except OSError:
+            pass  # Linux's way to say that the other side is closed
+    os.close(ours)
+    return run.returncode, text.decode()
+
+
 def chapters():
     return [line.split()[0] for line in weft("tour", "--list").stdout.splitlines()]
 
@@ -28,7 +44,7 @@ class Tour(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         visited = re.findall(r"^\[(\d+)/(\d+)\] (\w+): \S", run.stdout, re.MULTILINE)
         names = chapters()
-        self.assertGreaterEqual(len(names), 9)
+        self.assertGreaterEqual(len(names), 10)
         expected = [(str(i), str(len(names)), name) for i, name in enumerate(names, 1)]
         self.assertEqual(visited, expected)
         closings = re.findall(r"^  \([\d.,]+ ms\)$", run.stdout, re.MULTILINE)
@@ -53,20 +69,20 @@ class Tour(unittest.TestCase):
     def test_a_terminal_gets_emphasis_unless_it_objects(self):
         for environment, wanted in [({"TERM": "xterm"}, True), ({"TERM": "dumb"}, False),
                                     ({"TERM": "xterm", "NO_COLOR": "1"}, False)]:
-            ours, theirs = pty.openpty()
-            base = {k: v for k, v in os.environ.items() if k not in ("TERM", "NO_COLOR")}
-            subprocess.run([WEFT, "tour", "hello"], stdout=theirs, env={**base, **environment},
-                           check=True)
-            os.close(theirs)
-            text = b""
-            try:
-                while part := os.read(ours, 4096):
-                    text += part
-            except OSError:
-                pass  # Linux's way to say that the other side is closed
-            os.close(ours)
-            self.assertIn(b"cloth", text)
-            self.assertEqual(b"\033[1m" in text, wanted, environment)
+            status, text = on_a_terminal("tour", "hello", **environment)
+            self.assertEqual(status, 0, text)
+            self.assertIn("cloth", text)
+            self.assertEqual("\033[1m" in text, wanted, environment)
+
+    def test_a_terminal_sees_progress_and_nothing_of_it_stays(self):
+        status, text = on_a_terminal("tour", "forkjoin", TERM="xterm", NO_COLOR="1")
+        self.assertEqual(status, 0, text)
+        bars = re.findall(r"\r    \[([#.]{40})\] +(\d+) % ", text)
+        self.assertGreaterEqual(len({done for _, done in bars}), 20, text)
+        self.assertEqual({done for bar, done in bars if "." not in bar}, {"100"}, text)
+        for line in text.replace("\r\n", "\n").split("\n"):
+            visible = [part for part in line.split("\r") if part.strip()][-1:]
+            self.assertFalse(visible and "[#" in visible[0], line)
 
 
 class Words(unittest.TestCase):
@@ -80,11 +96,29 @@ class Words(unittest.TestCase):
         self.assertEqual((run.returncode, run.stderr), (0, ""))
         self.assertIn("usage: weft tour [chapter ...]", run.stdout)
 
-    def test_options(self):
-        run = weft("tour", "--options")
+    def test_options_are_a_list_for_programs(self):
+        run = weft("tour", "--options", env={**os.environ, "WEFT_WORKERS": "3"})
         self.assertEqual((run.returncode, run.stderr), (0, ""))
-        for word in ("FiberIo", "workers", "on_deadlock", "SimIo", "seed", "262144", "WEFT_FAULTS"):
-            self.assertIn(word, run.stdout)
+        rows = [line.split("\t") for line in run.stdout.splitlines()]
+        self.assertEqual({len(row) for row in rows}, {4}, run.stdout)
+        options = {name: (variable, value) for name, variable, value, _ in rows}
+        self.assertEqual(options["FiberIo.workers"], ("WEFT_WORKERS", "3"))
+        self.assertEqual(options["FiberIo.stack_bytes"], ("WEFT_STACK_BYTES", "262144"))
+        for name in ("FiberIo.max_fibers", "FiberIo.on_deadlock", "SimIo.seed", "process.faults"):
+            self.assertIn(name, options)
+
+    def test_options_are_a_table_for_people(self):
+        status, text = on_a_terminal("tour", "--options", TERM="xterm")
+        self.assertEqual(status, 0, text)
+        rows = re.findall(r"^  \w+ +(?:WEFT_\w+|-) +\S+  +\S.*$", text, re.MULTILINE)
+        self.assertGreaterEqual(len(rows), 8, text)
+        starts = {re.match(r"  \w+ +\S+ +", row).end() for row in rows}
+        self.assertEqual(len(starts), 1, text)
+
+    def test_an_environment_that_makes_no_sense_is_named(self):
+        run = weft("tour", "--options", env={**os.environ, "WEFT_WORKERS": "many"})
+        self.assertEqual((run.returncode, run.stdout), (1, ""))
+        self.assertIn('weft: WEFT_WORKERS is "many"', run.stderr)
 
     def test_what_is_wrong_is_named_on_stderr_and_the_exit_status_is_2(self):
         for arguments, complaint in [

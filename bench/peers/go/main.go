@@ -28,6 +28,12 @@ func rss() float64 {
 	v, _ := strconv.Atoi(strings.Fields(string(b))[1])
 	return float64(v * os.Getpagesize())
 }
+func pageTables() float64 {
+	b, _ := os.ReadFile("/proc/self/status")
+	_, after, _ := strings.Cut(string(b), "VmPTE:")
+	kib, _ := strconv.Atoi(strings.Fields(after)[0])
+	return float64(kib * 1024)
+}
 func peakMiB() float64 {
 	var r syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &r)
@@ -204,7 +210,7 @@ func mem(label string, n int) {
 	var up, down sync.WaitGroup
 	up.Add(n)
 	down.Add(n)
-	r0 := rss()
+	r0, p0 := rss(), pageTables()
 	t := time.Now()
 	for i := 0; i < n; i++ {
 		go func() {
@@ -216,6 +222,7 @@ func mem(label string, n int) {
 	up.Wait()
 	perOp("mem_"+label+"_create", t, n)
 	emit("mem_"+label, (rss()-r0)/float64(n), "B")
+	emit("mem_"+label+"_tables", (pageTables()-p0)/float64(n), "B")
 	t = time.Now()
 	close(stop)
 	down.Wait()

@@ -10,10 +10,14 @@ class Inspected {
   constexpr Inspected() = default;
   constexpr Inspected(T value) noexcept : value_(value) {}
   Inspected& operator=(T value) noexcept {
-    __atomic_store_n(&value_, value, __ATOMIC_RELAXED);
+    __atomic_store(&value_, &value, __ATOMIC_RELAXED);
     return *this;
   }
-  operator T() const noexcept { return __atomic_load_n(&value_, __ATOMIC_RELAXED); }
+  operator T() const noexcept {
+    T value;
+    __atomic_load(&value_, &value, __ATOMIC_RELAXED);
+    return value;
+  }
   T operator->() const noexcept { return *this; }
 
  private:

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 namespace weft {
@@ -20,16 +21,15 @@ class ListNode {
   ListNode() = default;
   ListNode(const ListNode&) = delete;
   ListNode& operator=(const ListNode&) = delete;
-  [[nodiscard]] bool is_linked() const noexcept { return linked_; }
+  [[nodiscard]] bool is_linked() const noexcept { return before_ != nullptr; }
 
  protected:
   ~ListNode() = default;
 
  private:
   friend class List<T>;
-  ListNode* before_ = nullptr;
-  ListNode* after_ = nullptr;
-  bool linked_ = false;
+  ListNode* before_ = nullptr;  // null: in no list
+  ListNode* after_;             // means nothing then; scopes are made by the million
 };
 
 template <class T>
@@ -47,21 +47,19 @@ class List {
 
   void push_back(T& element) noexcept {
     Node& node = element;
-    node.before_ = last_;
+    node.before_ = first_ ? last_ : nobody();
     node.after_ = nullptr;
-    (last_ ? last_->after_ : first_) = &node;
+    (first_ ? last_->after_ : first_) = &node;
     last_ = &node;
-    node.linked_ = true;
   }
 
   // Idempotent: an element that is not linked is left alone.
   void remove(T& element) noexcept {
     Node& node = element;
-    if (!node.linked_) return;
-    (node.before_ ? node.before_->after_ : first_) = node.after_;
+    if (!node.before_) return;
+    (node.before_ == nobody() ? first_ : node.before_->after_) = node.after_;
     (node.after_ ? node.after_->before_ : last_) = node.before_;
-    node.before_ = node.after_ = nullptr;
-    node.linked_ = false;
+    node.before_ = nullptr;
   }
 
   T* pop_front() noexcept {
@@ -72,8 +70,11 @@ class List {
 
  private:
   using Node = ListNode<T>;
+  // Before the first: no node's address.
+  static Node* nobody() noexcept { return reinterpret_cast<Node*>(std::uintptr_t{1}); }
+
   Node* first_ = nullptr;
-  Node* last_ = nullptr;
+  Node* last_;  // means nothing while the list is empty
 };
 
 // FIFO through T::link. Movable, because batches are passed by value.
@@ -93,6 +94,8 @@ class Chain {
   }
 
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
+  // The element, if it is the only one.
+  [[nodiscard]] T* single() const noexcept { return first_ == last_ ? first_ : nullptr; }
 
   void push_back(T& element) noexcept {
     element.link = nullptr;

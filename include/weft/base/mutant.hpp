@@ -39,6 +39,12 @@ inline constexpr bool kRecycledTicketRestarts = kActive == 16;
 inline constexpr bool kUnlockForgetsSleeper = kActive == 17;
 inline constexpr bool kUnlockRelaxed = kActive == 18;
 inline constexpr bool kNudgeClearedTooLate = kActive == 19;
+inline constexpr bool kGateEntersUnfenced = kActive == 20;
+inline constexpr bool kGateForcedUnfenced = kActive == 21;
+inline constexpr bool kInjectorTurnRelaxed = kActive == 22;
+inline constexpr bool kSleepAnnouncedUnfenced = kActive == 23;
+inline constexpr bool kInjectionUnfenced = kActive == 24;
+inline constexpr bool kWatchSleepsRegardless = kActive == 25;
 
 struct Mutant {
   int id;
@@ -85,6 +91,18 @@ inline constexpr std::array kMutants{
            "explorer: race on the data the lock guards"},
     Mutant{19, "kNudgeClearedTooLate", "checkpoint reads the scopes, then clears the nudge",
            "explorer: the fiber parks with its scope cancelled"},
+    Mutant{20, "kGateEntersUnfenced", "a worker enters its gate without the light fence",
+           "explorer: race on the queue"},
+    Mutant{21, "kGateForcedUnfenced", "a thief insists without the barrier on every core",
+           "explorer: race on the queue"},
+    Mutant{22, "kInjectorTurnRelaxed", "a slot of the injector is handed over by a relaxed store",
+           "explorer: race on the slot"},
+    Mutant{23, "kSleepAnnouncedUnfenced", "S11: a sleeper announces itself and looks, no fence",
+           "explorer: deadlock"},
+    Mutant{24, "kInjectionUnfenced", "S11: an injecting thread looks for sleepers without a fence",
+           "explorer: deadlock"},
+    Mutant{25, "kWatchSleepsRegardless", "the watch sleeps for good although somebody runs",
+           "explorer: deadlock"},
 };
 
 static_assert(kActive >= 0 && kActive <= static_cast<int>(kMutants.size()), "no such mutant");

@@ -43,6 +43,14 @@ struct StdSync {
 
   static void fence(std::memory_order order) noexcept { std::atomic_thread_fence(order); }
 
+  // A sequentially consistent fence, cut in two unequal parts: `here`, on the side that runs often,
+  // costs nothing, and only together with `everywhere` on the other side, which costs microseconds,
+  // is it one. Two `here` do not order anything between them.
+  static void fence_here() noexcept { asm volatile("" ::: "memory"); }
+  static void fence_everywhere() noexcept;
+  // False, always with the same answer: the kernel has no such barrier for us.
+  static bool has_fence_everywhere() noexcept;
+
   // One step of a busy wait. The explorer prunes executions here that make no progress.
   static void spin() noexcept {
 #if defined(__x86_64__)

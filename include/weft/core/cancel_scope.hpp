@@ -33,9 +33,10 @@ enum class Shield : bool { absent, present };
 class CancelScope : public ListNode<CancelScope> {
  public:
   explicit CancelScope(CancelScope* parent, Shield shield = Shield::absent) noexcept
-      : parent_(parent), shield_(shield) {
-    if (parent_ && shield_ == Shield::absent) deadline_ = parent_->deadline_;
-  }
+      : parent_(parent),
+        // Born in a scope that was clear then, we were clear then.
+        clear_at_(parent ? parent->clear_at_.load(std::memory_order_relaxed) : 0),
+        shield_(shield) {}
   CancelScope(const CancelScope&) = delete;
   CancelScope& operator=(const CancelScope&) = delete;
   ~CancelScope() { detach(); }  // whoever dies has left the tree
@@ -58,8 +59,8 @@ class CancelScope : public ListNode<CancelScope> {
   [[nodiscard]] CancelScope* parent() const noexcept { return parent_; }
   [[nodiscard]] Shield shield() const noexcept { return shield_; }
   // The earliest of this scope's and, unless shielded, its ancestors'.
-  [[nodiscard]] Instant deadline() const noexcept { return deadline_; }
-  void set_deadline(Instant when) noexcept;
+  [[nodiscard]] Instant deadline() const noexcept;
+  void set_deadline(Instant when) noexcept { deadline_ = when; }
 
   // ── for wait() and whoever enters and leaves scopes ─────────────────────────────────────────
 
@@ -86,16 +87,16 @@ class CancelScope : public ListNode<CancelScope> {
   // Counts cancellations in the whole process. Read at every first run, written only by cancel().
   static constinit inline Atomic<std::uint32_t> epoch{0};
 
+  // Fork-join makes a scope per call: this is laid out to be made with few stores.
   CancelScope* const parent_;
-  const Shield shield_;
-  Instant deadline_ = Instant::max();
-  Atomic<bool> cancelled_{false};
-  Atomic<std::uint32_t> clear_at_{0};  // the epoch at which we were last found not cancelled
-  Atomic<bool> attached_{false};       // in parent_'s children_; written under the parent's lock
-
-  Lock lock_;  // protects the two lists
   List<Strand> strands_;
   List<CancelScope> children_;
+  Lock lock_;                          // protects the two lists
+  Atomic<std::uint32_t> clear_at_;     // the epoch at which we were last found not cancelled
+  Instant deadline_ = Instant::max();  // our own; deadline() heeds those above
+  Atomic<bool> cancelled_{false};
+  Atomic<bool> attached_{false};       // in parent_'s children_; written under the parent's lock
+  const Shield shield_;
 };
 
 // The scope fibers are spawned in. Told once about each of them, after its closure is destroyed.

@@ -12,6 +12,7 @@ namespace weft {
 struct Carrier {
   Fiber* current = nullptr;                    // who runs on this thread now
   arch::ExceptionState* exceptions = nullptr;  // this thread's; the address never changes
+  const Io* engine = nullptr;                  // whose fibers it carries
   FrameCache frames;
 
   // The calling thread's. A thread that never met weft becomes a carrier here.

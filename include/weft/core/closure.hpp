@@ -96,7 +96,6 @@ inline void run_closure(Fiber& fiber) noexcept {
 inline void recycle_frame(Fiber& fiber, Carrier& here) noexcept {
   fiber.strand = nullptr;
   fiber.io = nullptr;
-  fiber.id = 0;
   fiber.attention.store(kAttendToEnrol, std::memory_order_relaxed);
   if (fiber.name_text) [[unlikely]] fiber.set_name({});
   here.frames.give(fiber);

@@ -18,6 +18,7 @@
 // WAKING and a yield's RUNNABLE are logical: written only when WEFT_SPEC_ASSERT checks the edges.
 #pragma once
 
+#include <weft/base/chaos.hpp>
 #include <weft/base/mutant.hpp>
 #include <weft/base/sync.hpp>
 #include <weft/core/spec.hpp>
@@ -66,6 +67,7 @@ class ControlWord {
 
   // RUNNING -> PARKING under a fresh ticket. Empty: somebody asked us to look at our scope first.
   std::optional<Ticket> begin_park(Nudges nudges) noexcept {
+    chaos::step();
     std::uint64_t seen = bits_.load(std::memory_order_relaxed);
     for (;;) {
       Word next = Word::unpack(seen);
@@ -83,6 +85,7 @@ class ControlWord {
 
   // PARKING -> RUNNING without having left the stack. A verdict latched meanwhile stands.
   Verdict abort_park() noexcept {
+    chaos::step();
     check_edge(snapshot().state, FiberState::running, Actor::fiber);
     // acquire: pairs with a latching claim(); we see the data its claimer moved.
     return Word::unpack(move_state(FiberState::parking, FiberState::running)).verdict;
@@ -101,6 +104,7 @@ class ControlWord {
 
   // PARKING -> PARKED. False: a verdict is latched, the fiber is RUNNABLE, and the caller enqueues.
   [[nodiscard]] bool commit_park() noexcept {
+    chaos::step();
     std::uint64_t seen = bits_.load(std::memory_order_relaxed);
     while (Word::unpack(seen).verdict == Verdict::none()) {
       check_edge(Word::unpack(seen).state, FiberState::parked, Actor::worker);
@@ -132,6 +136,7 @@ class ControlWord {
   // The whole wake protocol in one compare-exchange: the right ticket, no earlier winner, and then
   // either the parked stack is ours or our verdict waits for a parker that is still switching away.
   Claim claim(Ticket ticket, Verdict verdict) noexcept {
+    chaos::step();
     std::uint64_t seen = bits_.load(std::memory_order_relaxed);
     if (mutant::kTicketCheckedApart && Word::unpack(seen).ticket != raw(ticket)) return Claim::lost;
     for (;;) {
@@ -147,6 +152,7 @@ class ControlWord {
   // Cancellation: ends the current wait, whichever it is, or leaves a nudge. The caller knows (by
   // the scope's lock) that the wait belongs to a scope being cancelled.
   Claim cancel() noexcept {
+    chaos::step();
     std::uint64_t seen = bits_.load(std::memory_order_relaxed);
     for (;;) {
       const Word now = Word::unpack(seen);

@@ -54,14 +54,18 @@ struct Strand : ListNode<Strand> {  // linked in the scope it is enrolled in
   Fiber& fiber;
   Ground& ground;
   CancelScope* const home;                 // the scope it was spawned in; null: an OS thread's own
-  CancelScope* enrolled = nullptr;         // written by the fiber alone, under the scope's lock
-  arch::ExceptionState exceptions;         // while it does not run
-  std::span<Waitable* const> waiting_for;  // while it waits: what to print
-  Fiber* beneath = nullptr;                // in place: the joining fiber it was called by
+  CancelScope* enrolled = nullptr;  // written by the fiber alone, under the scope's lock
+  Fiber* beneath = nullptr;         // in place: the joining fiber it was called by
+  union {
+    arch::ExceptionState exceptions;  // while Fiber::exceptions_saved
+  };
+  union {
+    std::span<Waitable* const> waiting_for;  // while parked: what to print
+  };
 };
 
 // One load of this word opens every public operation.
-enum Attention : std::uint32_t {
+enum Attention : std::uint16_t {
   kAttendScope = 1,    // a cancellation may concern us
   kAttendToEnrol = 2,  // our scope does not know us yet; a fiber that never looks pays nothing
 };
@@ -91,7 +95,8 @@ class alignas(64) Fiber {
   FiberLink link{};                 // run queue, FiberList or free list: in one of them at most
   Inspected<Io*> io;                // inherited at spawn, never changes; null: a free frame
   Strand* strand = nullptr;         // null: not started
-  Atomic<std::uint32_t> attention{kAttendToEnrol};
+  Atomic<std::uint16_t> attention{kAttendToEnrol};
+  std::uint16_t last_worker = 0;    // where it parked: a wake from outside sends it there
   bool exceptions_saved = false;    // strand->exceptions is to be restored when it runs
   bool name_owned = false;
   std::uint8_t size_class = 0;      // of the frame, see FramePool

@@ -41,10 +41,12 @@ class Io {
   // RUNNABLE fibers, whose claims we own, enter exactly one run queue each. From any thread.
   virtual void resume(FiberList fibers) noexcept = 0;
 
-  // The newest fiber of the calling worker, if it is unborn and was spawned in `home`: the caller,
-  // which waits for home's fibers to end, runs it in place. Null: wait like everybody else.
-  virtual Fiber* adopt(CancelScope& home) noexcept {
-    static_cast<void>(home);
+  // The newest fiber of the calling worker, if it is unborn and was spawned in `home`, for the
+  // caller to run on its own stack: a fiber that waits for home's fibers to end (`park`), or one of
+  // them that has just ended itself (`finish`). Null: wait like everybody else, or ask for a
+  // successor.
+  virtual Fiber* adopt(CancelScope& home, Departure how) noexcept {
+    static_cast<void>(home), static_cast<void>(how);
     return nullptr;
   }
 

@@ -1,11 +1,16 @@
 // Timer: one armed instant. Lives in the operation that waits for it.
 #pragma once
 
+#include <weft/core/fiber.hpp>
 #include <weft/core/time.hpp>
 
 #include <cstdint>
 
 namespace weft {
+
+namespace engine {
+class SharedTimers;
+}
 
 // The engine that armed it owns every field until it fires or is disarmed.
 class Timer {
@@ -22,15 +27,18 @@ class Timer {
  private:
   friend class TimerQueue;
   friend class ThreadIo;
+  friend class engine::SharedTimers;
 
-  // Called once, by the engine, after the timer was taken out of its queue.
-  virtual void fire() noexcept = 0;
+  // Called once, by the engine, after the timer was taken out of its queue and before disarm() can
+  // return. Fibers whose wait this ended are appended to `woken`; the engine resumes them.
+  virtual void fire(FiberList& woken) noexcept = 0;
 
   std::uint64_t order_ = 0;   // of arming: equal instants fire in this order
   Timer* child_ = nullptr;    // pairing heap: first child,
   Timer* sibling_ = nullptr;  // next sibling,
   Timer* before_ = nullptr;   // previous sibling, or the parent of a first child
   bool armed_ = false;
+  engine::SharedTimers* shared_ = nullptr;  // where it was armed last, if other threads may fire it
 };
 
 }  // namespace weft

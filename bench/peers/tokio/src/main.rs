@@ -25,6 +25,11 @@ fn rss() -> f64 {
     let s = std::fs::read_to_string("/proc/self/statm").unwrap();
     s.split(' ').nth(1).unwrap().parse::<f64>().unwrap() * 4096.0
 }
+fn page_tables() -> f64 {
+    let s = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = s.lines().find(|l| l.starts_with("VmPTE:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() * 1024.0
+}
 fn usage() -> libc::rusage {
     unsafe {
         let mut r = std::mem::zeroed();
@@ -235,7 +240,7 @@ async fn mem(label: &str, n: usize) {
     let up = Arc::new(AtomicUsize::new(0));
     let stop = Arc::new(Notify::new());
     let mut hs = Vec::with_capacity(n);
-    let r0 = rss();
+    let (r0, p0) = (rss(), page_tables());
     let t = Instant::now();
     for _ in 0..n {
         let (up, stop) = (up.clone(), stop.clone());
@@ -250,6 +255,7 @@ async fn mem(label: &str, n: usize) {
     }
     per_op(&format!("mem_{label}_create"), t, n);
     emit(&format!("mem_{label}"), (rss() - r0) / n as f64, "B");
+    emit(&format!("mem_{label}_tables"), (page_tables() - p0) / n as f64, "B");
     let t = Instant::now();
     stop.notify_waiters();
     for h in hs {

@@ -1,0 +1,151 @@
+// Options: what the program says, else what the environment says, else what fits the machine.
+#include <weft/engine.hpp>
+
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+namespace weft {
+namespace {
+
+constexpr unsigned kWorkersMax = 1024;
+constexpr std::string_view kOnDeadlockNames[] = {"automatic", "report", "raise"};
+
+[[noreturn]] void refuse(std::string_view what, std::string_view value, std::string_view expected) {
+  throw std::invalid_argument{"weft: " + std::string{what} + " is \"" + std::string{value} +
+                              "\", expected " + std::string{expected}};
+}
+
+std::optional<std::string_view> from_environment(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (!text || !*text) return std::nullopt;
+  return text;
+}
+
+// A whole number, or bytes with K, M or G behind it.
+std::size_t to_number(std::string_view variable, std::string_view text) {
+  std::size_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  std::string_view unit{stopped, static_cast<std::size_t>(end - stopped)};
+  unsigned shift = 0;
+  if (unit == "K") shift = 10;
+  else if (unit == "M") shift = 20;
+  else if (unit == "G") shift = 30;
+  else if (!unit.empty()) refuse(variable, text, "a whole number, or one followed by K, M or G");
+  if (error != std::errc{} || value > std::numeric_limits<std::size_t>::max() >> shift)
+    refuse(variable, text, "a whole number, or one followed by K, M or G");
+  return value << shift;
+}
+
+template <class T>
+void take_number(T& option, T standard, const char* variable) {
+  if (option != standard) return;
+  const auto text = from_environment(variable);
+  if (!text) return;
+  const std::size_t value = to_number(variable, *text);
+  if (value > std::numeric_limits<T>::max()) refuse(variable, *text, "a smaller number");
+  option = static_cast<T>(value);
+}
+
+void take_on_deadlock(OnDeadlock& option) {
+  if (option != OnDeadlock::automatic) return;
+  const auto text = from_environment("WEFT_ON_DEADLOCK");
+  if (!text) return;
+  const auto* const found =
+      std::find(std::begin(kOnDeadlockNames), std::end(kOnDeadlockNames), *text);
+  if (found == std::end(kOnDeadlockNames))
+    refuse("WEFT_ON_DEADLOCK", *text, "automatic, report or raise");
+  option = static_cast<OnDeadlock>(found - std::begin(kOnDeadlockNames));
+}
+
+// ── the machine ─────────────────────────────────────────────────────────────────────────────────
+
+unsigned cores_in_mask() noexcept {
+  // Larger machines than the usual set can describe: ask with more room until it fits.
+  for (int cores = 1024; cores <= 1 << 18; cores *= 4) {
+    cpu_set_t* const set = CPU_ALLOC(static_cast<std::size_t>(cores));
+    if (!set) break;
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cores));
+    const bool known = ::sched_getaffinity(0, bytes, set) == 0;
+    const int count = known ? CPU_COUNT_S(bytes, set) : 0;
+    CPU_FREE(set);
+    if (known) return static_cast<unsigned>(std::max(count, 1));
+  }
+  return 1;
+}
+
+// Time this process's control group may use, in cores, rounded up; 0: no limit known.
+unsigned cores_in_quota() {
+  // Version 2: one file, "max 100000" or "150000 100000", at our group or any above it.
+  std::string group = "/";
+  std::ifstream membership{"/proc/self/cgroup"};
+  for (std::string line; std::getline(membership, line);)
+    if (line.starts_with("0::")) group = line.substr(3);
+  unsigned cores = 0;
+  for (std::string at = group;;) {
+    std::ifstream file{"/sys/fs/cgroup" + (at == "/" ? "" : at) + "/cpu.max"};
+    std::string quota;
+    double period = 0;
+    if (file >> quota >> period && quota != "max" && period > 0) {
+      const double allowed = std::strtod(quota.c_str(), nullptr) / period;
+      const auto whole = static_cast<unsigned>(std::max(1.0, allowed + 0.999));
+      cores = cores == 0 ? whole : std::min(cores, whole);
+    }
+    if (at == "/" || at.empty()) break;
+    at.resize(at.find_last_of('/'));
+    if (at.empty()) at = "/";
+  }
+  return cores;
+}
+
+}  // namespace
+
+unsigned usable_cores() noexcept {
+  const unsigned mask = cores_in_mask();
+  try {
+    const unsigned quota = cores_in_quota();
+    return quota == 0 ? mask : std::min(mask, quota);
+  } catch (...) {
+    return mask;
+  }
+}
+
+Options resolve(const Options& options) {
+  Options result = options;
+  const Options standard;
+  take_number(result.workers, standard.workers, "WEFT_WORKERS");
+  take_number(result.stack_bytes, standard.stack_bytes, "WEFT_STACK_BYTES");
+  take_number(result.max_fibers, standard.max_fibers, "WEFT_MAX_FIBERS");
+  take_on_deadlock(result.on_deadlock);
+  if (result.workers == 0)
+    result.workers = Sync::has_fence_everywhere() ? std::min(usable_cores(), kWorkersMax) : 1;
+  if (result.workers > kWorkersMax)
+    throw std::invalid_argument{"weft::Options::workers is " + std::to_string(result.workers) +
+                                ": must be 1 to " + std::to_string(kWorkersMax) +
+                                ", or 0 for the usable cores"};
+  return result;
+}
+
+std::vector<OptionLine> describe(const Options& options) {
+  return {
+      {"workers", "WEFT_WORKERS", "threads that run fibers; 0: usable cores",
+       std::to_string(options.workers)},
+      {"stack_bytes", "WEFT_STACK_BYTES", "virtual size of a fiber's stack",
+       std::to_string(options.stack_bytes)},
+      {"max_fibers", "WEFT_MAX_FIBERS", "fibers started and not ended, at most; 0: no limit",
+       std::to_string(options.max_fibers)},
+      {"on_deadlock", "WEFT_ON_DEADLOCK", "automatic, report or raise",
+       std::string{kOnDeadlockNames[static_cast<std::size_t>(options.on_deadlock)]}},
+  };
+}
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+// Policy: the constants by which workers choose and share. Measured: see docs/scheduler.md.
+#pragma once
+
+#include <weft/core/time.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::engine::policy {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// ── picking ─────────────────────────────────────────────────────────────────────────────────────
+inline constexpr std::uint32_t kFairnessInterval = 61;  // a prime: no rhythm to fall in with
+inline constexpr std::uint32_t kTurnsMax = 64;          // in a row through the `next` slot
+inline constexpr std::size_t kInboxLong = 256;          // longer: wakes from outside go elsewhere
+inline constexpr std::size_t kInjectedAtOnce = 64;      // most that one worker takes
+
+// ── stealing ────────────────────────────────────────────────────────────────────────────────────
+// Only what has waited this long is taken: a queue that turns over faster is left alone, however
+// long it is. Doubled by every steal that did not pay.
+inline constexpr Duration kAge = microseconds{3};
+inline constexpr Duration kAgeMax = milliseconds{2};
+inline constexpr Duration kPays = microseconds{30};     // a loot that lasted this long
+inline constexpr Duration kSilence = microseconds{8};   // a worker that came to its gate no more
+inline constexpr Duration kGiveUp = microseconds{20};   // on one that was stopped inside its gate
+inline constexpr std::size_t kLootMax = 2048;           // fibers in one steal
+static_assert(2 * kInboxLong <= kLootMax, "a stalled worker's inbox is taken over whole");
+
+// ── idling ──────────────────────────────────────────────────────────────────────────────────────
+inline constexpr Duration kSearch = microseconds{50};   // before sleeping; a wake costs 20
+inline constexpr unsigned kSpinsPerLook = 32;
+inline constexpr Duration kWatch = milliseconds{1};     // between two looks of the watch
+inline constexpr unsigned kQuietRounds = 8;             // of them, before it sleeps for good
+// A sleeper is called when a queue turns from empty to not empty, or reaches a multiple of this.
+inline constexpr std::size_t kSurplus = 256;
+// Called in vain, it is called at every second such edge, every fourth, …
+inline constexpr std::uint32_t kPatienceMax = 16'384;
+
+}  // namespace weft::engine::policy

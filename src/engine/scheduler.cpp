@@ -1,0 +1,249 @@
+#include "scheduler.hpp"
+
+#include "deadlock.hpp"
+#include "visit.hpp"
+
+#include <weft/arch/fault.hpp>
+#include <weft/core/closure.hpp>
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/single_threaded.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <system_error>
+
+namespace weft::engine {
+
+namespace {
+
+// Few: searchers look at other workers' queues. Threads beyond the cores could not run anyway.
+unsigned searchers_max(unsigned workers) noexcept {
+  return std::max(1U, std::min(workers, usable_cores()) / 2);
+}
+
+}  // namespace
+
+// The threads of workers 1 and up, from construction to destruction.
+class Scheduler::Threads {
+ public:
+  explicit Threads(Scheduler& scheduler) {
+    started_.reserve(scheduler.worker_count() - 1);
+    for (unsigned i = 1; i < scheduler.worker_count(); ++i) {
+      pthread_t thread{};
+      const int error =
+          arch::sys_pthread_create(&thread, nullptr, &body, scheduler.workers_[i].get());
+      if (error != 0) {
+        scheduler.leave(1);  // the root's own place: those that have started go home
+        join();
+        throw std::system_error{error, std::generic_category(),
+                                "weft::FiberIo::run(): no thread for worker " + std::to_string(i)};
+      }
+      started_.push_back(thread);
+    }
+  }
+  ~Threads() { join(); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  static void* body(void* at) {
+    Worker& worker = *static_cast<Worker*>(at);
+    char name[16];
+    std::snprintf(name, sizeof name, "weft-%u", worker.index());
+    ::pthread_setname_np(::pthread_self(), name);
+    const Mounted mounted{worker};
+    worker.run();
+    return nullptr;
+  }
+  void join() noexcept {
+    for (const pthread_t thread : started_) ::pthread_join(thread, nullptr);
+    started_.clear();
+  }
+
+  std::vector<pthread_t> started_;
+};
+
+Scheduler::Scheduler(Io& io, const Options& resolved)
+    : options(resolved), idle(resolved.workers, searchers_max(resolved.workers)), io_(io) {
+  chaos::load_environment();
+  if (options.workers > 1 && !Sync::has_fence_everywhere())
+    throw std::runtime_error{"weft::FiberIo: several workers need the system call membarrier(2), "
+                             "which the kernel or a sandbox refuses; use one worker"};
+  const auto stacks = std::make_shared<arch::StackPool>(arch::StackOptions{
+      .stack_bytes = options.stack_bytes, .stacks_max = options.max_fibers});
+  for (unsigned i = 0; i < options.workers; ++i)
+    workers_.push_back(std::make_unique<Worker>(*this, io, stacks, i));
+}
+
+Scheduler::~Scheduler() {
+  // acquire: pairs with ~Visitor().
+  while (visitors_.load(std::memory_order_acquire) != 0) ::sched_yield();
+}
+
+void Scheduler::run_root(Fiber& root_fiber) {
+  watch_.store(kNobody, std::memory_order_relaxed);
+  count.open();
+  try {
+    const Threads threads{*this};
+    try {
+      workers_[0]->start(root_fiber);
+    } catch (...) {
+      leave(1);
+      throw;
+    }
+    workers_[0]->run();
+  } catch (...) {  // nothing but the start can throw
+    discard_fiber(root_fiber);
+    throw;
+  }
+}
+
+void Scheduler::leave(std::size_t children) noexcept {
+  if (!count.leave(children)) return;
+  for (const auto& worker : workers_) worker->inbox.nudge();
+}
+
+// ── from foreign threads ────────────────────────────────────────────────────────────────────────
+
+void Scheduler::dismiss() noexcept {
+  const Visitor visitor{*this};
+  leave(1);
+}
+
+void Scheduler::inject(Fiber& fiber) noexcept {
+  const Visitor visitor{*this};
+  fiber.id = 0;  // it gets one from the worker that takes it
+  injector.push(fiber);
+  if (idle.must_be_told()) call_a_searcher();
+}
+
+void Scheduler::send(Fiber& fiber) noexcept {
+  const Visitor visitor{*this};
+  Worker& last = *workers_[fiber.last_worker];
+  if (last.inbox.length() < policy::kInboxLong) return last.inbox.push(fiber);
+  injector.push(fiber);  // it has enough to do, or does not come to it
+  if (idle.must_be_told()) call_a_searcher();
+}
+
+// ── idling ──────────────────────────────────────────────────────────────────────────────────────
+
+void Scheduler::call_a_searcher() noexcept {
+  if (!idle.begin_search_for_another()) return;
+  const std::uint32_t watch = watch_.load(std::memory_order_relaxed);
+  for (const auto& worker : workers_)  // the watch last: another would have to take its place
+    if (worker->index() != watch && worker->inbox.call()) return;
+  if (watch != kNobody && workers_[watch]->inbox.call()) return;
+  idle.end_search();  // whoever was asleep is getting up by itself
+  // Another thread may have seen that search, injected something, and told nobody. A nudge stays
+  // with one that gets up and lies down again.
+  Sync::fence(std::memory_order_seq_cst);  // pairs with must_be_told()
+  if (injector.empty()) return;
+  for (const auto& worker : workers_) worker->inbox.nudge();
+}
+
+void Scheduler::note_a_call(bool paid) noexcept {
+  const std::uint32_t now = patience.load(std::memory_order_relaxed);
+  patience.store(paid ? 1 : std::min(2 * now, policy::kPatienceMax), std::memory_order_relaxed);
+}
+
+bool Scheduler::take_the_watch(const Worker& worker) noexcept {
+  std::uint32_t keeper = kNobody;
+  return watch_.compare_exchange_strong(keeper, worker.index(), std::memory_order_seq_cst) ||
+         keeper == worker.index();
+}
+
+void Scheduler::rouse_the_watch() noexcept {
+  if (!idle.surface()) return;
+  const std::uint32_t watch = watch_.load(std::memory_order_seq_cst);
+  if (watch != kNobody) workers_[watch]->inbox.nudge();
+}
+
+void Scheduler::keep_watch(const Worker& worker) noexcept {
+  if (watch_.load(std::memory_order_relaxed) == worker.index()) {
+    // Who lies down meanwhile announces that, then looks here: one of us sees the other.
+    watch_.store(kNobody, std::memory_order_seq_cst);
+    Sync::fence(std::memory_order_seq_cst);
+  }
+  const Idle::Count others = idle.count();
+  if (others.deep()) [[unlikely]] return rouse_the_watch();
+  if (others.asleep() == 0 || watch_.load(std::memory_order_relaxed) != kNobody) return;
+  while (!give_the_watch_away()) {}
+}
+
+// False: who was to have it got up meanwhile, and somebody may have lain down and relied on it.
+bool Scheduler::give_the_watch_away() noexcept {
+  for (const auto& other : workers_) {
+    if (!other->inbox.is_asleep()) continue;
+    // It goes round once and lies down again, with its eyes open.
+    if (!take_the_watch(*other) || other->inbox.rouse()) return true;
+    std::uint32_t keeper = other->index();
+    if (!watch_.compare_exchange_strong(keeper, kNobody, std::memory_order_seq_cst))
+      return true;  // it has handed it on by itself
+    Sync::fence(std::memory_order_seq_cst);
+    return false;
+  }
+  return true;
+}
+
+Instant Scheduler::soonest_elsewhere(const Worker& worker) noexcept {
+  Instant soonest = Instant::max();
+  for (const auto& other : workers_)
+    if (other.get() != &worker && !other->inbox.is_asleep())
+      soonest = std::min(soonest, other->timers.soonest());
+  return soonest;
+}
+
+bool Scheduler::fire_timers_elsewhere(Worker& worker, Instant now) noexcept {
+  FiberList woken;
+  for (const auto& other : workers_)
+    if (!other->inbox.is_asleep()) other->timers.fire_due(now, woken);
+  if (woken.empty()) return false;
+  worker.resume_all(std::move(woken));
+  return true;
+}
+
+// ── deadlock ────────────────────────────────────────────────────────────────────────────────────
+
+// Whether every thread of this process is one of our workers.
+bool Scheduler::alone_in_process() const noexcept {
+  if (__libc_single_threaded) return true;
+  if (worker_count() == 1) return false;
+  std::FILE* const file = std::fopen("/proc/self/stat", "re");
+  if (!file) return false;
+  char text[1024];
+  const std::size_t length = std::fread(text, 1, sizeof text - 1, file);
+  std::fclose(file);
+  text[length] = '\0';
+  // "pid (name) state ppid …": the number of threads is the 18th field after the name.
+  const char* at = nullptr;
+  for (const char* p = text; *p; ++p)
+    if (*p == ')') at = p;
+  for (int field = 0; at && field < 18; ++field)
+    for (++at; *at && *at != ' ';) ++at;
+  return at && std::strtoul(at, nullptr, 10) == worker_count();
+}
+
+Scheduler::Deadlocked Scheduler::raise_if_deadlocked(Worker& worker) noexcept {
+  if (options.on_deadlock == OnDeadlock::report && deadlock_reported_) return Deadlocked::no;
+  for (const auto& other : workers_)
+    if (other->timers.soonest() != Instant::max()) return Deadlocked::no;
+  if (options.on_deadlock == OnDeadlock::automatic && !alone_in_process()) return Deadlocked::no;
+  // The others are asleep, but a foreign thread may wake them: keep them from running fibers.
+  std::vector<std::unique_ptr<Worker::Visit>> visits;
+  for (const auto& other : workers_) {
+    if (other.get() == &worker) continue;
+    visits.push_back(std::make_unique<Worker::Visit>(*other, Duration{}));
+    if (!visits.back()->alone() || !other->inbox.is_asleep()) return Deadlocked::unsure;
+  }
+  if (!worker.inbox.is_asleep() || !injector.empty()) return Deadlocked::unsure;
+  deadlock_report = describe_deadlock(io_);
+  if (options.on_deadlock != OnDeadlock::report)
+    return raise_deadlock_in_waits(io_) ? Deadlocked::raised : Deadlocked::no;
+  deadlock_reported_ = true;
+  std::fprintf(stderr, "weft: %s\n", deadlock_report.c_str());
+  return Deadlocked::no;
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,163 @@
+// Scheduler: the workers of one engine, and what they share.
+#pragma once
+
+#include "idle.hpp"
+#include "injector.hpp"
+#include "root.hpp"
+#include "worker.hpp"
+
+#include <weft/engine.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace weft::engine {
+
+class Scheduler {
+ public:
+  Scheduler(Io& io, const Options& resolved);
+  ~Scheduler();  // waits for foreign threads that are still inside
+
+  // Runs the fiber that `make` returns, and all that comes of it. The calling thread is worker 0.
+  template <class Make>
+  void run(Make make) {
+    const Exclusive exclusive{busy_, "weft::FiberIo::run()"};
+    Root& root = root_.emplace(*this);
+    const Mounted mounted{*workers_[0]};
+    run_root(make(root));
+    root.rethrow_if_failed();
+  }
+
+  [[nodiscard]] unsigned worker_count() const noexcept { return options.workers; }
+  [[nodiscard]] Worker& worker(unsigned i) noexcept { return *workers_[i]; }
+
+  const Options options;
+  RootCount count;
+  Injector injector;
+  Idle idle;
+  Atomic<std::uint32_t> patience{1};  // edges of surplus before a sleeper is called
+  std::string deadlock_report;
+
+  // ── from foreign threads ────────────────────────────────────────────────────────────────────
+
+  [[nodiscard]] Home* admit() noexcept { return count.admit() ? &*root_ : nullptr; }
+  // One of the root's children, admitted from outside, came to nothing.
+  void dismiss() noexcept;
+  // Leaves new work to whoever has time, and woken fibers to who ran them last.
+  void inject(Fiber& fiber) noexcept;
+  void send(Fiber& fiber) noexcept;
+
+  // Calls `look` while no fiber makes a step.
+  bool inspect(Engine::Look look, void* at);
+
+  // ── for the workers ─────────────────────────────────────────────────────────────────────────
+
+  static constexpr FiberId kIdsAtOnce = 1024;
+  FiberId take_ids() noexcept { return ids_.fetch_add(kIdsAtOnce, std::memory_order_relaxed); }
+
+  // Wakes one sleeper to search, unless somebody does.
+  void call_a_searcher() noexcept;
+  // How a call turned out. Called in vain, sleepers are called less.
+  void note_a_call(bool paid) noexcept;
+
+  // By who lies down. False: somebody else keeps it.
+  [[nodiscard]] bool take_the_watch(const Worker& worker) noexcept;
+  void rouse_the_watch() noexcept;
+  // By who is about to run fibers: if others sleep, one of them must look after us meanwhile.
+  void keep_watch(const Worker& worker) noexcept;
+  // How often the watch finds everybody asleep before it sleeps for good: rousing it costs a wake.
+  [[nodiscard]] unsigned quiet_rounds() const noexcept {
+    return worker_count() == 1 ? 0 : policy::kQuietRounds;
+  }
+  // The timers of workers that are not asleep: those do not look after them themselves.
+  [[nodiscard]] Instant soonest_elsewhere(const Worker& worker) noexcept;
+  bool fire_timers_elsewhere(Worker& worker, Instant now) noexcept;
+
+  // Everybody seems asleep. If no timer will change that, and nobody outside can either, that is a
+  // deadlock.
+  enum class Deadlocked : std::uint8_t {
+    no,
+    unsure,  // somebody is about: ask again
+    raised,  // and `worker` has fibers to run again
+  };
+  Deadlocked raise_if_deadlocked(Worker& worker) noexcept;
+
+ private:
+  // A foreign thread inside the engine. Its last touch of us is its own decrement.
+  class Visitor {
+   public:
+    explicit Visitor(Scheduler& scheduler) noexcept : count_(scheduler.visitors_) {
+      count_.fetch_add(1, std::memory_order_relaxed);  // the fiber keeps the engine alive till here
+    }
+    ~Visitor() { count_.fetch_sub(1, std::memory_order_release); }
+    Visitor(const Visitor&) = delete;
+    Visitor& operator=(const Visitor&) = delete;
+
+   private:
+    Atomic<std::uint32_t>& count_;
+  };
+
+  // The last child to end sends the workers home.
+  class SharedRoot final : public Root {
+   public:
+    explicit SharedRoot(Scheduler& scheduler) noexcept
+        : Root(scheduler.count), scheduler_(scheduler) {}
+    void children_ended(std::size_t ended) noexcept override { scheduler_.leave(ended); }
+
+   private:
+    Scheduler& scheduler_;
+  };
+
+  class Threads;
+  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+
+  void run_root(Fiber& root_fiber);
+  bool give_the_watch_away() noexcept;
+  void leave(std::size_t children) noexcept;
+  [[nodiscard]] bool alone_in_process() const noexcept;
+
+  Io& io_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  Atomic<bool> busy_{false};         // a call of run() is under way
+  std::optional<SharedRoot> root_;   // while it runs, and until the next
+  Atomic<FiberId> ids_{1};
+  Atomic<std::uint32_t> watch_{kNobody};
+  bool deadlock_reported_ = false;
+  Atomic<bool> inspected_{false};    // one inspection at a time
+  alignas(64) Atomic<std::uint32_t> visitors_{0};
+};
+
+// ── the worker's shortest paths, inlined into the engine's ──────────────────────────────────────
+
+// Something was queued where `queued_before` had been. Others hear of it only if that may pay.
+[[gnu::always_inline]] inline void Worker::advertise(std::size_t queued_before) noexcept {
+  const Idle::Count others = shared_.idle.count();
+  if (others.deep()) [[unlikely]] return shared_.rouse_the_watch();
+  if (queued_before % policy::kSurplus == 0 && others.wants_a_search()) [[unlikely]]
+    consider_a_call(queued_before);
+}
+
+inline void Worker::start(Fiber& fiber) {
+  fiber.id = next_id();
+  std::size_t before = 0;
+  {
+    const Inside inside{gate_};
+    before = fresh_.length();
+    fresh_.push(fiber);
+  }
+  advertise(before);  // and the fiber may have ended by now
+}
+
+inline Fiber* Worker::adopt(CancelScope& home, Departure how) noexcept {
+  if (arch::kTsan || !exceptions->empty()) return nullptr;
+  if (__builtin_frame_address(0) <= current->strand->ground.in_place_floor) return nullptr;
+  const bool fair = is_fair_turn();
+  const Inside inside{gate_};
+  // Who joins could do nothing else anyway; who has ended makes room for the living.
+  if ((fair || how == Departure::finish) && living_wait()) [[unlikely]] return nullptr;
+  return fresh_.pop_newest_of(home);
+}
+
+}  // namespace weft::engine

@@ -1,0 +1,217 @@
+// A worker that has nothing to run: time, work from outside, other workers' queues, sleep.
+//
+// Everything here runs on the worker's own stack.
+#include "scheduler.hpp"
+#include "visit.hpp"
+#include "worker.hpp"
+
+#include <weft/core/thread.hpp>
+
+#include <algorithm>
+#include <new>
+
+namespace weft::engine {
+
+using namespace policy;
+
+void Worker::idle() noexcept {
+  // Again, because pick() may have taken the nudge that told us so out of the inbox.
+  if (shared_.count.over()) return;
+  become(WorkerState::idle_spin);
+  look_for_work();
+  become(WorkerState::active);
+}
+
+void Worker::look_for_work() noexcept {
+  const Instant now = monotonic_now();
+  judge_last_steal(now);
+  if (fire_timers(now) || take_injected(kInjectedAtOnce)) return;
+  const bool called = std::exchange(called_, false);
+  if (called || shared_.idle.begin_search()) {
+    const bool found = search();
+    shared_.idle.end_search();
+    if (called) shared_.note_a_call(found);
+    if (found) return advertise(fresh_.length() + ready_.length() > 1 ? 0 : 1);
+  }
+  rest();
+}
+
+// True: there is something to do now.
+bool Worker::search() noexcept {
+  if (shared_.worker_count() == 1) return false;
+  const Instant began = monotonic_now();
+  for (Instant now = began; now - began < kSearch; now = monotonic_now()) {
+    if (!inbox.empty() || shared_.count.over()) return true;
+    if (timers.soonest() <= now || take_injected(kInjectedAtOnce)) return true;
+    for (unsigned i = 1; i < shared_.worker_count(); ++i)
+      if (steal_from(shared_.worker((index_ + i) % shared_.worker_count()), now)) return true;
+    for (unsigned i = 0; i < kSpinsPerLook; ++i) Sync::spin();
+  }
+  return false;
+}
+
+// A share of what waits for anybody.
+bool Worker::take_injected(std::size_t most) noexcept {
+  if (shared_.injector.empty()) return false;
+  const std::size_t share = shared_.injector.length() / shared_.worker_count() + 1;
+  FiberList taken;
+  bool any = false;
+  for (std::size_t left = std::min(most, share); left != 0; --left) {
+    Fiber* const fiber = shared_.injector.pop();
+    if (!fiber) break;
+    name_newcomer(*fiber);
+    taken.push_back(*fiber);
+    any = true;
+  }
+  resume_all(std::move(taken));
+  return any;
+}
+
+// ── stealing ────────────────────────────────────────────────────────────────────────────────────
+
+Worker::Sight Worker::look_at(const Worker& victim, Instant now) const noexcept {
+  Sight sight;
+  sight.at = sight.ticked_at = now;
+  sight.ticks = victim.ticks();
+  sight.fillings = victim.fresh_.fillings();
+  sight.fresh_first = victim.fresh_.first();
+  sight.fresh_length = victim.fresh_.length();
+  sight.ready_first = victim.ready_.first();
+  sight.ready_last = victim.ready_.last();
+  sight.next = victim.next_ != nullptr;
+  sight.inbox = !victim.inbox.empty();
+  return sight;
+}
+
+// Only what was there at an earlier look and still is. The victim reads no clock; we do the timing.
+bool Worker::steal_from(Worker& victim, Instant now) noexcept {
+  Sight& before = sights_[victim.index_];
+  Sight seen = look_at(victim, now);
+  if (seen.ticks == before.ticks) seen.ticked_at = before.ticked_at;
+  const Duration waited = now - before.at;
+  const bool silent = now - seen.ticked_at >= kSilence;
+  const bool forced = chaos::strikes(4);  // what is there, however new
+  if (seen.nothing() || (waited < age_ && !silent && !forced)) {
+    if (seen.nothing()) before = seen;
+    return false;
+  }
+  const bool same_fresh = seen.fillings == before.fillings &&
+                          seen.fresh_first == before.fresh_first && before.fresh_length != 0;
+  const Warrant warrant{
+      .fresh = seen.fresh_length != 0 && (same_fresh || forced),
+      .ready_before = forced ? seen.ready_last : before.ready_last,
+      .stalled = silent && seen.ticked_at == before.ticked_at,
+  };
+  before = seen;
+  const bool ready = seen.ready_first < std::min(warrant.ready_before, seen.ready_last);
+  const bool last = warrant.stalled && (seen.next || seen.inbox);
+  if (!warrant.fresh && !ready && !last) return false;
+  return take_stolen(take_from(victim, warrant, silent));
+}
+
+std::size_t Worker::take_from(Worker& victim, const Warrant& warrant, bool silent) noexcept {
+  const Visit visit{victim, silent ? Duration{} : kSilence};
+  return visit.alone() ? victim.give_loot(*this, warrant) : 0;
+}
+
+// Inside our gate, but on the thief's thread: moves the loot, oldest first, to where it takes it.
+std::size_t Worker::give_loot(Worker& thief, const Warrant& warrant) noexcept {
+  std::array<Fiber*, kLootMax>& loot = *thief.loot_;
+  std::size_t count = 0;
+  if (warrant.fresh) {
+    const std::size_t half = std::min((fresh_.length() + 1) / 2, kLootMax);
+    while (count < half) loot[count++] = fresh_.pop_oldest();
+  }
+  if (count == 0) {
+    const std::size_t half = std::min((ready_.length() + 1) / 2, kLootMax);
+    while (count < half && ready_.first() < warrant.ready_before) loot[count++] = ready_.pop();
+  }
+  if (count == 0 && warrant.stalled) {
+    FiberList stranded = inbox.take_over();
+    while (Fiber* const fiber = stranded.pop_front()) {
+      if (count < kLootMax) loot[count++] = fiber;
+      else ready_.push(*fiber);
+    }
+    if (Fiber* const fiber = next_; fiber && count == 0) {
+      next_ = nullptr;
+      loot[count++] = fiber;
+    }
+  }
+  return count;
+}
+
+bool Worker::take_stolen(std::size_t count) noexcept {
+  if (count == 0) return false;
+  const Inside inside{gate_};
+  for (std::size_t i = 0; i < count; ++i) {
+    Fiber& fiber = *(*loot_)[i];
+    name_newcomer(fiber);
+    try {
+      if (!fiber.strand) {
+        fresh_.push(fiber);
+        continue;
+      }
+    } catch (const std::bad_alloc&) {
+      // No memory for a longer queue; the other one needs none.
+    }
+    ready_.push(fiber);
+  }
+  stole_at_ = monotonic_now();
+  return true;
+}
+
+// A loot that was used up at once was not worth its journey: wait longer next time.
+void Worker::judge_last_steal(Instant now) noexcept {
+  if (stole_at_ == Instant{}) return;
+  age_ = now - std::exchange(stole_at_, Instant{}) < kPays ? std::min(2 * age_, kAgeMax) : kAge;
+}
+
+// ── sleeping ────────────────────────────────────────────────────────────────────────────────────
+
+void Worker::rest() noexcept {
+  if (!inbox.lie_down()) return;
+  shared_.idle.begin_sleep();
+  become(WorkerState::sleep);
+  // Once more, now that we are announced: who comes later sees us.
+  if (shared_.injector.empty() && !shared_.count.over()) sleep_till_called();
+  inbox.get_up();
+  shared_.idle.end_sleep();
+  become(WorkerState::idle_spin);
+}
+
+void Worker::sleep_till_called() noexcept {
+  const bool watching = shared_.take_the_watch(*this);
+  for (unsigned quiet = 0;; ++quiet) {
+    if (watching && !shared_.idle.everybody_sleeps()) quiet = 0;
+    if (watching && quiet == shared_.quiet_rounds()) {
+      const auto deadlocked = shared_.raise_if_deadlocked(*this);
+      if (deadlocked == Scheduler::Deadlocked::raised) break;
+      if (deadlocked == Scheduler::Deadlocked::unsure) quiet = 0;
+    }
+    const bool deep = watching && quiet >= shared_.quiet_rounds() && shared_.idle.deepen();
+    Instant until = timers.soonest();
+    const Instant now = monotonic_now();
+    if (watching && !deep)
+      until = std::min({until, now + kWatch, shared_.soonest_elsewhere(*this)});
+    if (until > now) {
+      const auto left = (until - now).count();
+      const std::timespec timeout{static_cast<std::time_t>(left / 1'000'000'000),
+                                  static_cast<long>(left % 1'000'000'000)};
+      inbox.sleep(until == Instant::max() ? nullptr : &timeout);
+    }
+    if (!inbox.is_asleep() || timers.soonest() <= monotonic_now()) break;
+    if (watching && watch_round()) break;
+  }
+  if (watching) shared_.idle.surface();  // and the watch stays ours until we run something
+}
+
+// While others run: their timers that are due, and work that has waited since the last round.
+bool Worker::watch_round() noexcept {
+  const Instant now = monotonic_now();
+  bool found = shared_.fire_timers_elsewhere(*this, now) || take_injected(kInjectedAtOnce);
+  for (unsigned i = 1; i < shared_.worker_count() && !found; ++i)
+    found = steal_from(shared_.worker((index_ + i) % shared_.worker_count()), now);
+  return found;
+}
+
+}  // namespace weft::engine

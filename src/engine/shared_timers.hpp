@@ -1,0 +1,59 @@
+// SharedTimers: the timers armed on one worker. Any thread may disarm or fire them.
+//
+// Invariant: when disarm() has returned, nobody touches the timer.
+// Race:      one thread fires a timer while its fiber, woken by something else, disarms it on
+//            another. Firing happens under the lock, so disarm() comes before it or after it.
+#pragma once
+
+#include "timer_queue.hpp"
+
+#include <weft/base/sync.hpp>
+
+#include <cstddef>
+
+namespace weft::engine {
+
+class SharedTimers {
+ public:
+  void arm(Timer& timer) noexcept {
+    timer.shared_ = this;
+    const Locked locked{lock_};
+    queue_.arm(timer);
+    publish();
+  }
+
+  // Wherever it was armed. Idempotent.
+  static void disarm(Timer& timer) noexcept {
+    if (SharedTimers* const where = timer.shared_) where->remove(timer);
+  }
+
+  // Fires what is due at `now`; the number fired. The caller resumes `woken`.
+  std::size_t fire_due(Instant now, FiberList& woken) noexcept {
+    if (soonest() > now) return 0;
+    const Locked locked{lock_};
+    const std::size_t fired = queue_.fire_due(now, woken);
+    publish();
+    return fired;
+  }
+
+  // A hint to others; exact for the worker that arms.
+  [[nodiscard]] Instant soonest() const noexcept {
+    return Instant{Duration{soonest_.load(std::memory_order_relaxed)}};
+  }
+
+ private:
+  void remove(Timer& timer) noexcept {
+    const Locked locked{lock_};
+    queue_.disarm(timer);
+    publish();
+  }
+  void publish() noexcept {
+    soonest_.store(queue_.soonest().time_since_epoch().count(), std::memory_order_relaxed);
+  }
+
+  Lock lock_;
+  TimerQueue queue_;
+  Atomic<Duration::rep> soonest_{Instant::max().time_since_epoch().count()};
+};
+
+}  // namespace weft::engine

@@ -1,0 +1,220 @@
+// Options: program, environment, machine, in this order; and what is refused.
+#include <weft/engine.hpp>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace weft {
+namespace {
+
+using ::testing::ElementsAre;
+
+// An environment variable for a scope.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* const before = std::getenv(name)) before_ = before, was_set_ = true;
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() {
+    if (was_set_) ::setenv(name_, before_.c_str(), 1);
+    else ::unsetenv(name_);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+  std::string before_;
+  bool was_set_ = false;
+};
+
+class OptionsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name :
+         {"WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_ON_DEADLOCK"})
+      ::unsetenv(name);
+  }
+};
+
+std::string refusal(const Options& options) {
+  try {
+    static_cast<void>(resolve(options));
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+std::string refusal(const char* variable, const std::string& value) {
+  const Variable set{variable, value};
+  return refusal(Options{});
+}
+
+TEST_F(OptionsTest, TheDefaultIsAWorkerPerUsableCore) {
+  EXPECT_EQ(resolve({}).workers, usable_cores());
+  EXPECT_GE(usable_cores(), 1U);
+  EXPECT_EQ(FiberIo{}.options().workers, usable_cores());
+  EXPECT_EQ(resolve({}).stack_bytes, 256U * 1024);
+  EXPECT_EQ(resolve({}).max_fibers, 0U);
+  EXPECT_EQ(resolve({}).on_deadlock, OnDeadlock::automatic);
+}
+
+TEST_F(OptionsTest, TheEnvironmentReplacesDefaults) {
+  const Variable workers{"WEFT_WORKERS", "3"};
+  const Variable stack{"WEFT_STACK_BYTES", "128K"};
+  const Variable most{"WEFT_MAX_FIBERS", "2M"};
+  const Variable deadlock{"WEFT_ON_DEADLOCK", "report"};
+  const Options resolved = resolve({});
+  EXPECT_EQ(resolved.workers, 3U);
+  EXPECT_EQ(resolved.stack_bytes, 128U * 1024);
+  EXPECT_EQ(resolved.max_fibers, 2U * 1024 * 1024);
+  EXPECT_EQ(resolved.on_deadlock, OnDeadlock::report);
+  FiberIo io;
+  EXPECT_EQ(io.options().workers, 3U);
+  EXPECT_EQ(io.run([] { return 4; }), 4);
+}
+
+TEST_F(OptionsTest, WhatTheProgramSetsStands) {
+  const Variable workers{"WEFT_WORKERS", "3"};
+  const Variable stack{"WEFT_STACK_BYTES", "128K"};
+  const Variable most{"WEFT_MAX_FIBERS", "7"};
+  const Variable deadlock{"WEFT_ON_DEADLOCK", "report"};
+  const Options resolved = resolve({.workers = 2,
+                                    .stack_bytes = 64 * 1024,
+                                    .max_fibers = 9,
+                                    .on_deadlock = OnDeadlock::raise});
+  EXPECT_EQ(resolved.workers, 2U);
+  EXPECT_EQ(resolved.stack_bytes, 64U * 1024);
+  EXPECT_EQ(resolved.max_fibers, 9U);
+  EXPECT_EQ(resolved.on_deadlock, OnDeadlock::raise);
+}
+
+TEST_F(OptionsTest, AnEmptyVariableIsNone) {
+  const Variable workers{"WEFT_WORKERS", ""};
+  const Variable deadlock{"WEFT_ON_DEADLOCK", ""};
+  EXPECT_EQ(resolve({}).workers, usable_cores());
+  EXPECT_EQ(resolve({}).on_deadlock, OnDeadlock::automatic);
+}
+
+TEST_F(OptionsTest, ZeroWorkersInTheEnvironmentAreTheUsableCores) {
+  const Variable workers{"WEFT_WORKERS", "0"};
+  EXPECT_EQ(resolve({}).workers, usable_cores());
+}
+
+TEST_F(OptionsTest, NumbersMayHaveUnits) {
+  const auto bytes = [](const char* text) {
+    const Variable stack{"WEFT_STACK_BYTES", text};
+    return resolve({}).stack_bytes;
+  };
+  EXPECT_EQ(bytes("65536"), 65'536U);
+  EXPECT_EQ(bytes("64K"), 65'536U);
+  EXPECT_EQ(bytes("1M"), 1'048'576U);
+  EXPECT_EQ(bytes("1G"), 1'073'741'824U);
+}
+
+TEST_F(OptionsTest, EveryWayToDealWithADeadlockHasAName) {
+  const auto named = [](const char* text) {
+    const Variable deadlock{"WEFT_ON_DEADLOCK", text};
+    return resolve({}).on_deadlock;
+  };
+  EXPECT_EQ(named("automatic"), OnDeadlock::automatic);
+  EXPECT_EQ(named("report"), OnDeadlock::report);
+  EXPECT_EQ(named("raise"), OnDeadlock::raise);
+}
+
+// ── refusals ────────────────────────────────────────────────────────────────────────────────────
+
+TEST_F(OptionsTest, NumbersThatAreNoneAreRefused) {
+  for (const std::string bad : {"many", "-1", "+1", " 1", "1 ", "1.5", "0x10", "1k", "1KB", "K",
+                                "99999999999999999999999", "18446744073709551615K"})
+    for (const char* variable : {"WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS"})
+      EXPECT_EQ(refusal(variable, bad),
+                std::string{"weft: "} + variable + " is \"" + bad +
+                    "\", expected a whole number, or one followed by K, M or G");
+}
+
+TEST_F(OptionsTest, ANumberTooLargeForItsOptionIsRefused) {
+  EXPECT_EQ(refusal("WEFT_WORKERS", "5G"),
+            "weft: WEFT_WORKERS is \"5G\", expected a smaller number");
+}
+
+TEST_F(OptionsTest, TooManyWorkersAreRefused) {
+  EXPECT_EQ(refusal(Options{.workers = 1'025}),
+            "weft::Options::workers is 1025: must be 1 to 1024, or 0 for the usable cores");
+  EXPECT_EQ(refusal("WEFT_WORKERS", "2000"),
+            "weft::Options::workers is 2000: must be 1 to 1024, or 0 for the usable cores");
+  EXPECT_EQ(refusal(Options{.workers = 1'024}), "accepted");
+  EXPECT_THROW(FiberIo{Options{.workers = 1'025}}, std::invalid_argument);
+}
+
+TEST_F(OptionsTest, AnUnknownWayToDealWithADeadlockIsRefused) {
+  for (const std::string bad : {"Raise", "abort", "raise ", "0"})
+    EXPECT_EQ(refusal("WEFT_ON_DEADLOCK", bad),
+              "weft: WEFT_ON_DEADLOCK is \"" + bad + "\", expected automatic, report or raise");
+}
+
+// A variable that makes no sense is not looked at when the program has said what it wants.
+TEST_F(OptionsTest, ABadVariableOfAnOptionThatIsSetDoesNotMatter) {
+  const Variable workers{"WEFT_WORKERS", "many"};
+  EXPECT_EQ(resolve({.workers = 2}).workers, 2U);
+  EXPECT_THROW(FiberIo{}, std::invalid_argument);
+}
+
+// ── the machine ─────────────────────────────────────────────────────────────────────────────────
+
+// usable_cores() in a process that may use the first `cores` of our cores.
+unsigned usable_with(unsigned cores) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    cpu_set_t ours;
+    cpu_set_t fewer;
+    CPU_ZERO(&fewer);
+    if (::sched_getaffinity(0, sizeof ours, &ours) != 0) ::_exit(255);
+    unsigned taken = 0;
+    for (std::size_t i = 0; i < CPU_SETSIZE && taken < cores; ++i)
+      if (CPU_ISSET(i, &ours)) CPU_SET(i, &fewer), ++taken;
+    if (::sched_setaffinity(0, sizeof fewer, &fewer) != 0) ::_exit(255);
+    ::_exit(static_cast<int>(resolve({}).workers == usable_cores() ? usable_cores() : 254));
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return static_cast<unsigned>(WEXITSTATUS(status));
+}
+
+TEST_F(OptionsTest, UsableCoresFollowTheAffinityMask) {
+  cpu_set_t ours;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof ours, &ours), 0);
+  const auto most = static_cast<unsigned>(CPU_COUNT(&ours));
+  EXPECT_LE(usable_cores(), most);
+  for (unsigned cores = 1; cores <= std::min(most, 8U); ++cores)
+    EXPECT_EQ(usable_with(cores), std::min(cores, usable_cores())) << "a quota may allow less";
+}
+
+// ── as people see them ──────────────────────────────────────────────────────────────────────────
+
+TEST_F(OptionsTest, EveryOptionIsDescribed) {
+  std::vector<std::string> names, variables, values;
+  for (const OptionLine& line : describe({.workers = 5, .on_deadlock = OnDeadlock::raise})) {
+    names.emplace_back(line.name);
+    variables.emplace_back(line.variable);
+    values.push_back(line.value);
+    EXPECT_FALSE(line.meaning.empty());
+  }
+  EXPECT_THAT(names, ElementsAre("workers", "stack_bytes", "max_fibers", "on_deadlock"));
+  EXPECT_THAT(variables, ElementsAre("WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
+                                     "WEFT_ON_DEADLOCK"));
+  EXPECT_THAT(values, ElementsAre("5", "262144", "0", "raise"));
+}
+
+}  // namespace
+}  // namespace weft

@@ -19,7 +19,7 @@ namespace weft::chaos {
 namespace detail {
 namespace {
 
-constinit std::uint64_t seed = 0;
+constinit Inspected<std::uint64_t> seed = 0;
 constinit Atomic<std::uint64_t> steps{0};
 
 // splitmix64 of the step's number: good enough to hesitate by.
@@ -55,13 +55,16 @@ void load_environment() {
     const char* const text = std::getenv("WEFT_CHAOS");
     if (!text || !*text) return false;
     const char* const end = text + std::strlen(text);
-    const auto [stopped, error] = std::from_chars(text, end, detail::seed);
+    std::uint64_t seed = 0;
+    const auto [stopped, error] = std::from_chars(text, end, seed);
     if (error != std::errc{} || stopped != end)
       throw std::invalid_argument{"weft: WEFT_CHAOS is \"" + std::string{text} +
                                   "\", expected a seed: a whole number"};
+    detail::seed = seed;
+    detail::on = true;
     return true;
   }();
-  detail::on = on;
+  static_cast<void>(on);
 }
 
 #else

@@ -144,7 +144,7 @@ TEST(Context, FibersYieldInTurn) {
   constexpr unsigned kYields = 100'000;
   unsigned counts[2] = {};
   unsigned ahead = 0;
-  weft::run([&] {
+  weft::FiberIo{{.workers = 1}}.run([&] {
     weft::nursery([&](weft::Nursery& n) {
       for (unsigned& mine : counts) {
         n.spawn([&] {
@@ -377,7 +377,7 @@ TEST(Context, ShadowStackIsOff) { EXPECT_FALSE(weft::arch::has_shadow_stack()); 
 // Documented, not wished for: rounding mode and the like belong to the thread, not to the fiber.
 TEST(Context, FloatingPointEnvironmentIsNotSaved) {
   int seen_by_other = -1;
-  weft::run([&] {
+  weft::FiberIo{{.workers = 1}}.run([&] {
     weft::nursery([&](weft::Nursery& n) {
       weft::Event changed;
       n.spawn([&] {

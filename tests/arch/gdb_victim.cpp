@@ -62,7 +62,7 @@ namespace {
 }  // namespace
 
 int main() {
-  weft::run(&run_root);
+  weft::FiberIo{{.workers = 1}}.run(&run_root);
   weft::SimIo{}.run([] { descend(9, "simulated"); });
   std::puts("ended");
 }

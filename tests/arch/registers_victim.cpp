@@ -438,7 +438,7 @@ void between_bare_contexts() {
 }
 
 void between_fibers() {
-  weft::run([] {
+  weft::FiberIo{{.workers = 1}}.run([] {
     finished = false;
     weft::nursery([](weft::Nursery& n) {
       n.spawn([] {

@@ -155,7 +155,7 @@ void work_on_two_threads() {
   weft::Event pong;
   int number = 0;
   std::thread other{[&] {
-    weft::run([&] {
+    weft::FiberIo{{.workers = 1}}.run([&] {
       for (int i = 0; i < 100; ++i) {
         ping.wait();
         ping.reset();
@@ -164,7 +164,7 @@ void work_on_two_threads() {
       }
     });
   }};
-  weft::run([&] {
+  weft::FiberIo{{.workers = 1}}.run([&] {
     for (int i = 0; i < 100; ++i) {
       ++number;
       ping.set();
@@ -187,7 +187,7 @@ void all_of_it() {
 [[gnu::noinline]] void write_at(volatile char* to, int at) { to[at] = 1; }
 
 void overflow_a_frame() {
-  weft::run([] {
+  weft::FiberIo{{.workers = 1}}.run([] {
     weft::nursery([](weft::Nursery& n) {
       n.spawn([] {
         weft::this_fiber::yield();
@@ -207,7 +207,7 @@ void overflow_a_frame() {
 }
 
 void use_after_return() {
-  weft::run([] {
+  weft::FiberIo{{.workers = 1}}.run([] {
     weft::nursery([](weft::Nursery& n) {
       n.spawn([] {
         volatile char* const leaked = leak_a_local();
@@ -233,7 +233,7 @@ std::atomic<int> present{0};
 
 void race() {
   const auto run_two = [] {
-    weft::run([] {
+    weft::FiberIo{{.workers = 1}}.run([] {
       weft::nursery([](weft::Nursery& n) {
         n.spawn(&count_without_a_lock);
         n.spawn(&count_without_a_lock);

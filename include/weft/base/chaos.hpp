@@ -5,6 +5,8 @@
 // seed makes a fault likely, not certain. Builds without spec checks have none of this.
 #pragma once
 
+#include <weft/base/inspected.hpp>
+
 #include <cstdint>
 
 namespace weft::chaos {
@@ -14,7 +16,7 @@ namespace weft::chaos {
 inline constexpr bool kBuilt = true;
 
 namespace detail {
-inline constinit bool on = false;  // set before the first worker starts, never changed after
+inline constinit Inspected<bool> on = false;  // turned on once, or never
 void hesitate() noexcept;
 bool decide(std::uint32_t one_in) noexcept;
 }  // namespace detail

@@ -23,6 +23,8 @@ class Event {
 
   // Returns once the flag is set. Parks until then. Cancel point.
   void wait();
+  // The same; false: our scope was cancelled, and nothing is thrown.
+  [[nodiscard]] bool wait(no_throw_t);
 
   // One wait as an operation, for wait(arms) and, later, select.
   class Wait final : public Waitable {

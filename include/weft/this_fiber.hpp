@@ -28,6 +28,9 @@ inline void checkpoint() { weft::checkpoint(Fiber::current()); }
 // Whether our scope is cancelled: the form without an exception.
 [[nodiscard]] bool cancelled() noexcept;
 
+// Whether our scope is cancelled, or was asked to stop and will be: see Nursery::cancel(grace).
+[[nodiscard]] bool stopping() noexcept;
+
 // Bytes left on this fiber's stack below the caller's frame; on a plain thread 0: unknown.
 [[nodiscard]] std::size_t stack_remaining() noexcept;
 

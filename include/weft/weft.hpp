@@ -1,8 +1,10 @@
 // All of weft.
 #pragma once
 
+#include <weft/cancel.hpp>
 #include <weft/engine.hpp>
 #include <weft/event.hpp>
+#include <weft/future.hpp>
 #include <weft/inspect.hpp>
 #include <weft/nursery.hpp>
 #include <weft/sim.hpp>

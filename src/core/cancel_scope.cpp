@@ -1,23 +1,99 @@
 #include <weft/core/cancel_scope.hpp>
+#include <weft/core/io.hpp>
 #include <weft/core/waitable.hpp>
 
 #include <algorithm>
 
 namespace weft {
-void CancelScope::cancel() noexcept {
+
+// Made by the scope that wants one; kept by every cancel() that is about to tell it.
+struct StopHook {
+  std::stop_source source;
+  Atomic<std::uint32_t> keepers{1};
+  StopHook* next = nullptr;  // in the list of one cancel(), which is the only one to find it
+  bool told = false;         // protected by the scope's lock
+};
+
+namespace {
+
+void release(StopHook& hook) noexcept {
+  if (hook.keepers.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &hook;
+}
+
+}  // namespace
+
+std::string_view to_string(CancelReason reason) noexcept {
+  constexpr std::string_view kNames[] = {"none",           "requested",      "timed out",
+                                         "sibling failed", "stop requested", "parent"};
+  return kNames[static_cast<std::size_t>(reason)];
+}
+
+void CancelScope::cancel(CancelReason why) noexcept {
+  Fired fired;
+  cancel(why, fired);
+  resume_all(std::move(fired.woken));
+  tell(fired.hooks);
+}
+
+void CancelScope::cancel(CancelReason why, Fired& fired) noexcept {
   // release: pairs with cancelled(); who sees the flag sees what led to it. Before the sweep: a
   // fiber that enrols behind our back finds it.
-  cancelled_.store(true, std::memory_order_release);
+  std::uint8_t none = 0;
+  reason_.compare_exchange_strong(none, static_cast<std::uint8_t>(why), std::memory_order_acq_rel,
+                                  std::memory_order_relaxed);
   // release: pairs with cancelled_before_start(); who sees the new epoch sees the flag.
   epoch.fetch_add(1, std::memory_order_release);
-  FiberList woken;
-  sweep(woken);
-  resume_all(std::move(woken));
+  sweep(fired);
+}
+
+void CancelScope::tell(StopHook* hooks) noexcept {
+  while (hooks) {
+    StopHook& hook = *hooks;
+    hooks = hook.next;
+    hook.source.request_stop();
+    release(hook);
+  }
+}
+
+std::stop_token CancelScope::stop_token() {
+  attach();  // or else a cancel from above would not find us
+  bool late = false;
+  std::stop_token token;
+  {
+    const Locked locked{lock_};
+    if (!stop_) stop_ = new StopHook;
+    token = stop_->source.get_token();
+    late = cancelled() && !stop_->told;
+    if (late) {
+      stop_->told = true;
+      stop_->next = nullptr;
+      stop_->keepers.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  if (late) tell(stop_);
+  return token;
+}
+
+void CancelScope::drop_stop_hook() noexcept { release(*stop_); }
+
+CancelReason CancelScope::reason() const noexcept {
+  const auto own = static_cast<CancelReason>(reason_.load(std::memory_order_acquire));
+  if (own != CancelReason::none || shield_ == Shield::present || !parent_) return own;
+  return parent_->cancelled() ? CancelReason::parent : CancelReason::none;
+}
+
+bool CancelScope::asked_to_stop() const noexcept {
+  for (const CancelScope* scope = this; scope; scope = scope->parent_) {
+    if (scope->asked_.load(std::memory_order_acquire)) return true;
+    if (scope->reason_.load(std::memory_order_acquire) != 0) return true;
+    if (scope->shield_ == Shield::present) return false;
+  }
+  return false;
 }
 
 bool CancelScope::cancelled() const noexcept {
   for (const CancelScope* scope = this; scope; scope = scope->parent_) {
-    if (scope->cancelled_.load(std::memory_order_acquire)) return true;
+    if (scope->reason_.load(std::memory_order_acquire) != 0) return true;
     if (scope->shield_ == Shield::present) return false;
   }
   return false;
@@ -33,6 +109,29 @@ bool CancelScope::look_again(std::uint32_t now) noexcept {
   return false;
 }
 
+void CancelScope::set_deadline(Instant when) noexcept {
+  deadline_ = when;
+  if (timed_) static_cast<TimedScope*>(this)->rearm();
+}
+
+TimedScope::TimedScope(Io& io, CancelScope* parent, Instant deadline) noexcept
+    : CancelScope(parent), io_(io) {
+  timed_ = true;
+  set_deadline(deadline);
+}
+
+TimedScope::~TimedScope() { io_.disarm(*this); }
+
+void TimedScope::rearm() noexcept {
+  io_.disarm(*this);
+  when = deadline_;
+  if (when == Instant::max()) return;
+  if (when <= io_.now()) cancel(CancelReason::timed_out);
+  else io_.arm(*this);
+}
+
+void TimedScope::fire(Fired& fired) noexcept { cancel(CancelReason::timed_out, fired); }
+
 Instant CancelScope::deadline() const noexcept {
   Instant earliest = deadline_;
   for (const CancelScope* scope = this; scope->parent_ && scope->shield_ == Shield::absent;) {
@@ -42,27 +141,32 @@ Instant CancelScope::deadline() const noexcept {
   return earliest;
 }
 
-void CancelScope::wake_strands(FiberList& woken) noexcept {
+void CancelScope::wake_strands(Fired& fired) noexcept {
+  if (stop_ && !stop_->told) [[unlikely]] {
+    stop_->told = true;
+    stop_->keepers.fetch_add(1, std::memory_order_relaxed);
+    stop_->next = std::exchange(fired.hooks, stop_);
+  }
   for (Strand* strand = strands_.front(); strand; strand = strands_.after(*strand)) {
     Fiber& fiber = strand->fiber;
-    if (fiber.word.cancel() == Claim::owned) woken.push_back(fiber);
+    if (fiber.word.cancel() == Claim::owned) fired.woken.push_back(fiber);
     fiber.attention.fetch_or(kAttendScope, std::memory_order_relaxed);  // a hint; the word decides
   }
 }
 
 // Down and up again without recursion. The locks of the whole path are held: a child detaches under
 // its parent's, so it cannot die under our feet.
-void CancelScope::sweep(FiberList& woken) noexcept {
+void CancelScope::sweep(Fired& fired) noexcept {
   CancelScope* scope = this;
   scope->lock_.lock();
-  scope->wake_strands(woken);
+  scope->wake_strands(fired);
   CancelScope* child = scope->children_.front();
   for (;;) {
     while (child && child->shield_ == Shield::present) child = scope->children_.after(*child);
     if (child) {
       scope = child;
       scope->lock_.lock();
-      scope->wake_strands(woken);
+      scope->wake_strands(fired);
       child = scope->children_.front();
       continue;
     }

@@ -10,6 +10,11 @@ bool cancelled() noexcept {
   return scope && scope->cancelled();
 }
 
+bool stopping() noexcept {
+  const CancelScope* const scope = Fiber::current().scope;
+  return scope && scope->asked_to_stop();
+}
+
 std::size_t stack_remaining() noexcept {
   const arch::Stack* const stack = Fiber::current().strand->ground.stack;
   if (!stack) return 0;

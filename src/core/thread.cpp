@@ -1,5 +1,6 @@
 #include <weft/core/thread.hpp>
 
+#include <weft/core/cancel_scope.hpp>
 #include <weft/core/timer.hpp>
 #include <weft/core/waitable.hpp>
 
@@ -100,9 +101,10 @@ void ThreadIo::sleep_until_resumed(Fiber& self, ThreadCarrier& thread) noexcept 
     }
     thread.timers_ = soonest->sibling_;
     soonest->armed_ = false;
-    FiberList woken;
-    soonest->fire(woken);
-    resume_all(std::move(woken));
+    Fired fired;
+    soonest->fire(fired);
+    resume_all(std::move(fired.woken));
+    CancelScope::tell(fired.hooks);
   }
 }
 

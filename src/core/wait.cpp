@@ -73,7 +73,36 @@ std::optional<std::size_t> try_each(std::span<Waitable* const> arms, std::size_t
   return std::nullopt;
 }
 
-std::size_t wait_for_any(std::span<Waitable* const> arms, std::size_t first, Nudges nudges) {
+// Looks at our scope: whether it is cancelled.
+bool look_at_scope(Fiber& self) noexcept {
+  self.attention.fetch_and(static_cast<std::uint16_t>(~(kAttendScope | kAttendToEnrol)),
+                           std::memory_order_relaxed);
+  const bool read_first =
+      mutant::kNudgeClearedTooLate && self.scope && !self.scope->enrol(*self.strand);
+  self.word.clear_nudge();  // before the scopes are read: whoever cancels later nudges again
+  // Enrolled from now on, so that a yield or checkpoint after this one costs a single load.
+  const bool cancelled = mutant::kNudgeClearedTooLate
+                             ? read_first
+                             : self.scope && !self.scope->enrol(*self.strand);
+  // Level-triggered: if this is swallowed, the next wait raises it again.
+  if (cancelled) self.attention.fetch_or(kAttendScope, std::memory_order_relaxed);
+  return cancelled;
+}
+
+// Whether a wait in a cancelled scope throws, or returns nothing.
+enum class OnCancel : bool { throw_it, return_it };
+
+// True: the wait is over, without a result.
+bool heed(Fiber& self, OnCancel on_cancel) {
+  if (on_cancel == OnCancel::throw_it) {
+    attend(self);
+    return false;
+  }
+  return look_at_scope(self);
+}
+
+std::optional<std::size_t> wait_for_any(std::span<Waitable* const> arms, std::size_t first,
+                                        Nudges nudges, OnCancel on_cancel = OnCancel::throw_it) {
   if (arms.empty() || arms.size() > Verdict::kArmsMax)
     throw std::invalid_argument{"weft::wait(): 1 to 1024 arms, not " + std::to_string(arms.size())};
   Fiber& self = Fiber::current();
@@ -81,7 +110,7 @@ std::size_t wait_for_any(std::span<Waitable* const> arms, std::size_t first, Nud
     if (const auto ready = try_each(arms, first)) return *ready;
     const std::optional<Ticket> ticket = self.word.begin_park(nudges);
     if (!ticket) {  // nudged between the last look at our scope and now
-      attend(self);
+      if (heed(self, on_cancel)) return std::nullopt;
       continue;
     }
     Published published{arms, self, *ticket};
@@ -91,7 +120,7 @@ std::size_t wait_for_any(std::span<Waitable* const> arms, std::size_t first, Nud
     if (verdict.is_arm()) return verdict.arm();
     if (settled) return *settled;  // cancelled, but the kernel had delivered: nothing is lost
     if (verdict == Verdict::deadlock()) self.io->raise_deadlock();
-    if (verdict == Verdict::cancelled()) attend(self);
+    if (verdict == Verdict::cancelled() && heed(self, on_cancel)) return std::nullopt;
     // Two selects that keep finding each other half published must not do so in step for ever.
     if (turned_ready && round > 0 && round % 2 == self.id % 2) give_way(self);
   }
@@ -113,29 +142,26 @@ std::size_t wait(std::span<Waitable* const> arms, std::size_t first) {
   checkpoint(self);
   // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
   const bool shielded = !self.scope || Carrier::here().exceptions->uncaught != 0;
-  if (shielded) return wait_for_any(arms, first, leave_scope(self));
+  if (shielded) return *wait_for_any(arms, first, leave_scope(self));
   while (!self.scope->enrol(*self.strand)) attend(self);
-  return wait_for_any(arms, first, Nudges::heed);
+  return *wait_for_any(arms, first, Nudges::heed);
+}
+
+std::optional<std::size_t> wait(std::span<Waitable* const> arms, no_throw_t, std::size_t first) {
+  Fiber& self = Fiber::current();
+  const bool shielded = !self.scope || Carrier::here().exceptions->uncaught != 0;
+  if (shielded) return wait_for_any(arms, first, leave_scope(self));
+  if (look_at_scope(self)) return std::nullopt;
+  return wait_for_any(arms, first, Nudges::heed, OnCancel::return_it);
 }
 
 std::size_t wait_shielded(std::span<Waitable* const> arms) {
-  return wait_for_any(arms, 0, leave_scope(Fiber::current()));
+  return *wait_for_any(arms, 0, leave_scope(Fiber::current()));
 }
 
 void attend(Fiber& self) {
-  self.attention.fetch_and(static_cast<std::uint16_t>(~(kAttendScope | kAttendToEnrol)),
-                           std::memory_order_relaxed);
-  const bool read_first =
-      mutant::kNudgeClearedTooLate && self.scope && !self.scope->enrol(*self.strand);
-  self.word.clear_nudge();  // before the scopes are read: whoever cancels later nudges again
-  // Enrolled from now on, so that a yield or checkpoint after this one costs a single load.
-  const bool cancelled = mutant::kNudgeClearedTooLate
-                             ? read_first
-                             : self.scope && !self.scope->enrol(*self.strand);
-  if (!cancelled) return;
-  // Level-triggered: if this is swallowed, the next wait raises it again.
-  self.attention.fetch_or(kAttendScope, std::memory_order_relaxed);
-  if (Carrier::here().exceptions->uncaught == 0) throw Cancelled{};
+  if (look_at_scope(self) && Carrier::here().exceptions->uncaught == 0)
+    throw Cancelled{self.scope->reason()};
 }
 
 void resume_all(FiberList fibers) noexcept {

@@ -77,7 +77,10 @@ Fiber* FiberIo::adopt(CancelScope& home, Departure how) noexcept {
 Instant FiberIo::now() const noexcept { return monotonic_now(); }
 
 void FiberIo::arm(Timer& timer) noexcept {
-  static_cast<engine::Worker&>(Carrier::here()).timers.arm(timer);
+  if (engine::Worker* const worker = worker_here()) return worker->timers.arm(timer);
+  engine::Worker& first = scheduler_->worker(0);
+  first.timers.arm(timer);
+  first.inbox.nudge();  // it may sleep for longer than that
 }
 void FiberIo::disarm(Timer& timer) noexcept { engine::SharedTimers::disarm(timer); }
 

@@ -196,12 +196,13 @@ Instant Scheduler::soonest_elsewhere(const Worker& worker) noexcept {
 }
 
 bool Scheduler::fire_timers_elsewhere(Worker& worker, Instant now) noexcept {
-  FiberList woken;
+  Fired fired;
   for (const auto& other : workers_)
-    if (!other->inbox.is_asleep()) other->timers.fire_due(now, woken);
-  if (woken.empty()) return false;
-  worker.resume_all(std::move(woken));
-  return true;
+    if (!other->inbox.is_asleep()) other->timers.fire_due(now, fired);
+  const bool any = !fired.woken.empty();
+  worker.resume_all(std::move(fired.woken));
+  CancelScope::tell(fired.hooks);
+  return any;
 }
 
 // ── deadlock ────────────────────────────────────────────────────────────────────────────────────

@@ -95,8 +95,10 @@ bool Worker::steal_from(Worker& victim, Instant now) noexcept {
     if (seen.nothing()) before = seen;
     return false;
   }
+  // Never empty since then, and the oldest stands where one stood then: fairness takes some away
+  // at that end, too.
   const bool same_fresh = seen.fillings == before.fillings &&
-                          seen.fresh_first == before.fresh_first && before.fresh_length != 0;
+                          seen.fresh_first < before.fresh_first + before.fresh_length;
   const Warrant warrant{
       .fresh = seen.fresh_length != 0 && (same_fresh || forced),
       .ready_before = forced ? seen.ready_last : before.ready_last,

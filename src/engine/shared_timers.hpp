@@ -27,13 +27,13 @@ class SharedTimers {
     if (SharedTimers* const where = timer.shared_) where->remove(timer);
   }
 
-  // Fires what is due at `now`; the number fired. The caller resumes `woken`.
-  std::size_t fire_due(Instant now, FiberList& woken) noexcept {
+  // Fires what is due at `now`; the number fired.
+  std::size_t fire_due(Instant now, Fired& fired) noexcept {
     if (soonest() > now) return 0;
     const Locked locked{lock_};
-    const std::size_t fired = queue_.fire_due(now, woken);
+    const std::size_t count = queue_.fire_due(now, fired);
     publish();
-    return fired;
+    return count;
   }
 
   // A hint to others; exact for the worker that arms.

@@ -62,9 +62,10 @@ void Simulation::nobody_can_run() noexcept {
   if (!timers.empty()) {
     now = timers.soonest();
     schedule.note(static_cast<std::uint64_t>(now.time_since_epoch().count()));
-    FiberList woken;
-    timers.fire_due(now, woken);
-    while (Fiber* const fiber = woken.pop_front()) make_runnable(*fiber);
+    Fired fired;
+    timers.fire_due(now, fired);
+    while (Fiber* const fiber = fired.woken.pop_front()) make_runnable(*fiber);
+    CancelScope::tell(fired.hooks);
     return;
   }
   deadlock_report = describe_deadlock(*base().io);

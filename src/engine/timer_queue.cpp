@@ -14,15 +14,15 @@ void TimerQueue::disarm(Timer& timer) noexcept {
   if (timer.armed_) remove(timer);
 }
 
-std::size_t TimerQueue::fire_due(Instant now, FiberList& woken) noexcept {
-  std::size_t fired = 0;
+std::size_t TimerQueue::fire_due(Instant now, Fired& fired) noexcept {
+  std::size_t count = 0;
   while (root_ && root_->when <= now) {
     Timer& timer = *root_;
     remove(timer);
-    timer.fire(woken);
-    ++fired;
+    timer.fire(fired);
+    ++count;
   }
-  return fired;
+  return count;
 }
 
 Timer* TimerQueue::meld(Timer* a, Timer* b) noexcept {

@@ -20,7 +20,7 @@ class TimerQueue {
   void arm(Timer& timer) noexcept;
   void disarm(Timer& timer) noexcept;  // idempotent
   // Fires every timer that is due at `now`, soonest first; the number fired.
-  std::size_t fire_due(Instant now, FiberList& woken) noexcept;
+  std::size_t fire_due(Instant now, Fired& fired) noexcept;
 
  private:
   static bool before(const Timer& a, const Timer& b) noexcept {

@@ -71,10 +71,11 @@ void Worker::leave_the_search() noexcept {
 
 // Those due together run in their order, and nobody's turn is taken.
 bool Worker::fire_timers(Instant now) noexcept {
-  FiberList woken;
-  const bool fired = timers.fire_due(now, woken) != 0;
-  resume_all(std::move(woken));
-  return fired;
+  Fired fired;
+  const bool any = timers.fire_due(now, fired) != 0;
+  resume_all(std::move(fired.woken));
+  CancelScope::tell(fired.hooks);
+  return any;
 }
 
 void Worker::empty_inbox() noexcept {

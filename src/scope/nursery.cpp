@@ -6,11 +6,31 @@
 //            lock in the nursery (the owner would have to wait for the unlock before it goes).
 #include <weft/nursery.hpp>
 
+#include <weft/core/error.hpp>
 #include <weft/core/spec.hpp>
+
+#include <cstdio>
+#include <new>
 
 namespace weft {
 
 // ── the word ────────────────────────────────────────────────────────────────────────────────────
+
+bool Nursery::Word::child_added() noexcept {
+  const std::uint64_t before = bits_.fetch_add(kChild, std::memory_order_relaxed);
+  if (state_of(before) == NurseryState::open) [[likely]] return true;
+  child_not_added();  // the caller is counted, or waited for by one that is: not the last
+  return false;
+}
+
+std::size_t Nursery::Word::live(std::int64_t spawned) const noexcept {
+  const std::uint64_t bits = bits_.load(std::memory_order_relaxed);
+  // While the body holds, its own children are missing here, and those that ended are below zero.
+  const bool held = bits >= kBodyHolds / 2;
+  const auto counted = static_cast<std::int64_t>(held ? bits - kBodyHolds : bits) >> 4;
+  const std::int64_t all = held ? counted + spawned : counted;
+  return all > 0 ? static_cast<std::size_t>(all) : 0;
+}
 
 bool Nursery::Word::children_ended(std::size_t count) noexcept {
   chaos::step();
@@ -67,6 +87,16 @@ bool Nursery::Word::begin_cancelling() noexcept {
   }
 }
 
+bool Nursery::Word::begin_closing() noexcept {
+  std::uint64_t seen = bits_.load(std::memory_order_relaxed);
+  while (state_of(seen) == NurseryState::open) {
+    spec::check_edge(NurseryState::open, NurseryState::closing);
+    const std::uint64_t next = seen | static_cast<std::uint64_t>(NurseryState::closing);
+    if (bits_.compare_exchange_weak(seen, next, std::memory_order_relaxed)) return true;
+  }
+  return false;
+}
+
 // ── the join ────────────────────────────────────────────────────────────────────────────────────
 
 class Nursery::Join final : public Waitable {
@@ -105,7 +135,7 @@ bool Nursery::run_own_children() noexcept {
     Fiber* const child = io().adopt(*this, Departure::park);
     if (!child) return false;
     run_in_place(owner_, *child);
-    --spawned_;
+    spawned_ = spawned_ - 1;
   }
 }
 
@@ -125,19 +155,251 @@ void Nursery::wait_for_children() noexcept {
 // The engine did not take it.
 void Nursery::take_back(Fiber& child, bool by_owner) noexcept {
   discard_fiber(child);
-  if (by_owner) --spawned_;
+  if (by_owner) spawned_ = spawned_ - 1;
   else word_.child_not_added();
 }
 
-void Nursery::fail(std::exception_ptr error) noexcept {
-  {
-    const Locked locked{error_lock_};
-    if (error_) return;  // the first error wins
-    error_ = std::move(error);
-  }
-  cancel();
+bool Nursery::refuse(Fiber& child) noexcept {
+  discard_fiber(child);
+  return false;
 }
 
-void Nursery::child_failed(Fiber&, std::exception_ptr error) noexcept { fail(std::move(error)); }
+// ── options ─────────────────────────────────────────────────────────────────────────────────────
+
+struct Nursery::Extras {
+  explicit Extras(NurseryOptions options_in) : options(std::move(options_in)) {}
+
+  NurseryOptions options;
+  Lock lock;  // protects the rest
+  std::size_t live = 0;
+  std::size_t spawned = 0;
+  WaitList waiters;
+  std::vector<std::exception_ptr> errors;  // ErrorPolicy::collect
+
+  // Both with the lock held. False: none left.
+  bool take_place() noexcept {
+    if (options.max_live != 0 && live == options.max_live) return false;
+    ++live;
+    return true;
+  }
+  bool take_budget() noexcept {
+    if (options.max_spawns != 0 && spawned == options.max_spawns) return false;
+    ++spawned;
+    return true;
+  }
+};
+
+// Waits for a place among max_live.
+class Nursery::Slot final : public Waitable {
+ public:
+  Slot(Nursery& nursery, Extras& extras) noexcept : nursery_(nursery), extras_(extras) {}
+
+  bool try_complete() override {
+    const Locked locked{extras_.lock};
+    return extras_.take_place();
+  }
+  bool publish() noexcept override {
+    const Locked locked{extras_.lock};
+    if (extras_.live != extras_.options.max_live) return false;
+    extras_.waiters.link(*this);
+    return true;
+  }
+  void unpublish() noexcept override {
+    const Locked locked{extras_.lock};
+    extras_.waiters.unlink(*this);
+  }
+  [[nodiscard]] WaitReason reason() const noexcept override {
+    return {.verb = "spawn, max_live", .name = nursery_.name(), .object = &nursery_};
+  }
+
+ private:
+  Nursery& nursery_;
+  Extras& extras_;
+};
+
+Nursery::Nursery(Fiber& owner, NurseryOptions options)
+    : Home(owner.scope), owner_(owner), name_(std::move(options.name)) {
+  const bool plain = options.on_error == ErrorPolicy::fail_fast && !options.on_suppressed &&
+                     options.max_live == 0 && options.max_spawns == 0;
+  if (!plain) extras_ = new Extras{std::move(options)};
+}
+
+Nursery::Permit Nursery::permit() {
+  {
+    const Locked locked{extras_->lock};
+    if (!extras_->take_budget()) throw BudgetExhausted{};
+    if (extras_->options.max_live == 0) {
+      ++extras_->live;
+      return Permit{extras_};
+    }
+  }
+  try {
+    Slot slot{*this, *extras_};
+    wait(slot);
+  } catch (...) {
+    return_budget();
+    throw;
+  }
+  return Permit{extras_};
+}
+
+void Nursery::return_budget() noexcept {
+  const Locked locked{extras_->lock};
+  --extras_->spawned;
+}
+
+Nursery::Permit Nursery::try_permit() {
+  const Locked locked{extras_->lock};
+  if (!extras_->take_budget()) return Permit{};
+  if (extras_->take_place()) return Permit{extras_};
+  --extras_->spawned;
+  return Permit{};
+}
+
+void Nursery::give_back(Extras& extras) noexcept {
+  FiberList woken;
+  {
+    const Locked locked{extras.lock};
+    --extras.live;
+    // Handed over, or else a newcomer could take it before the one that waits.
+    if (extras.waiters.wake_one(woken)) static_cast<void>(extras.take_place());
+  }
+  resume_all(std::move(woken));
+}
+
+NurseryState Nursery::state() const noexcept {
+  const NurseryState own = word_.state();
+  const bool ours = own == NurseryState::open || own == NurseryState::closing;
+  return ours && cancelled() ? NurseryState::cancelling : own;  // by a scope above us
+}
+
+// ── errors ──────────────────────────────────────────────────────────────────────────────────────
+
+namespace {
+
+void report_suppressed(const Nursery& nursery, const std::exception_ptr& error, FiberId who) {
+  std::string what = "not a std::exception";
+  try {
+    std::rethrow_exception(error);
+  } catch (const Deadlock&) {
+    return;  // one event, told by the first
+  } catch (const NurseryClosed&) {
+    return;  // a consequence of the first failure
+  } catch (const std::exception& thrown) {
+    what = thrown.what();
+  } catch (...) {
+  }
+  std::fprintf(stderr, "weft: fiber #%llu failed after another in nursery \"%.*s\": %s\n",
+               static_cast<unsigned long long>(who), static_cast<int>(nursery.name().size()),
+               nursery.name().data(), what.c_str());
+}
+
+}  // namespace
+
+void Nursery::fail(std::exception_ptr error, FiberId who) noexcept {
+  const ErrorPolicy policy = extras_ ? extras_->options.on_error : ErrorPolicy::fail_fast;
+  bool first = false;
+  bool kept = false;
+  {
+    const Locked locked{error_lock_};
+    // A future's get() throws in the body what its child has failed with already.
+    if (error == error_) return;
+    first = !error_;
+    if (first) {
+      error_ = error;
+      failed_ = who;
+    }
+    if (policy == ErrorPolicy::collect) {
+      for (const std::exception_ptr& known : extras_->errors)
+        if (known == error) return;
+      try {
+        extras_->errors.push_back(error);
+        kept = true;
+      } catch (const std::bad_alloc&) {
+        // No memory to keep it: it is suppressed like the others.
+      }
+    }
+  }
+  if (first && policy == ErrorPolicy::fail_fast) cancel_because(CancelReason::sibling_failed);
+  if (first || kept) return;
+  if (extras_ && extras_->options.on_suppressed) extras_->options.on_suppressed(error, who);
+  else report_suppressed(*this, error, who);
+}
+
+void Nursery::child_failed(Fiber& child, std::exception_ptr error) noexcept {
+  fail(std::move(error), child.id);
+}
+
+void Nursery::throw_errors() {
+  if (extras_ && extras_->options.on_error == ErrorPolicy::collect)
+    throw ChildErrors{std::move(extras_->errors)};
+  std::rethrow_exception(error_);
+}
+
+ChildErrors::ChildErrors(std::vector<std::exception_ptr> errors) {
+  std::string what = std::to_string(errors.size()) + " failures, the first: ";
+  try {
+    if (!errors.empty()) std::rethrow_exception(errors.front());
+  } catch (const std::exception& error) {
+    what += error.what();
+  } catch (...) {
+    what += "not a std::exception";
+  }
+  errors_ = std::make_shared<const std::vector<std::exception_ptr>>(std::move(errors));
+  what_ = std::make_shared<const std::string>(std::move(what));
+}
+
+std::optional<NurseryResult> Nursery::result() const noexcept {
+  if (!word_.nobody_left()) return std::nullopt;
+  const Locked locked{error_lock_};
+  if (error_) return NurseryResult{NurseryResult::Kind::child_failed, error_, failed_};
+  if (cancelled()) return NurseryResult{NurseryResult::Kind::cancelled, nullptr, 0};
+  return NurseryResult{};
+}
+
+// ── arena and grace ─────────────────────────────────────────────────────────────────────────────
+
+void Nursery::keep(ArenaNode* node) noexcept {
+  const Locked locked{error_lock_};
+  node->below = std::exchange(arena_, node);
+}
+
+void Nursery::empty_arena() noexcept {
+  while (ArenaNode* const newest = arena_) {
+    arena_ = newest->below;
+    delete newest;
+  }
+}
+
+// Cancels the nursery when the time it was given has passed.
+class Nursery::Grace final : public Timer {
+ public:
+  Grace(Nursery& nursery, Instant at) noexcept : nursery_(nursery) {
+    when = at;
+    nursery_.io().arm(*this);
+  }
+  ~Grace() { nursery_.io().disarm(*this); }
+
+ private:
+  void fire(Fired& fired) noexcept override {
+    if (nursery_.word_.begin_cancelling())
+      static_cast<CancelScope&>(nursery_).cancel(CancelReason::requested, fired);
+  }
+  Nursery& nursery_;
+};
+
+void Nursery::cancel_at(Instant when) {
+  ask_to_stop();
+  if (when <= io().now()) return cancel();
+  auto timer = std::make_unique<Grace>(*this, when);
+  const Locked locked{error_lock_};
+  if (!grace_) grace_ = timer.release();  // the first call stands
+}
+
+void Nursery::let_go() noexcept {
+  empty_arena();
+  delete grace_;
+  delete extras_;
+}
 
 }  // namespace weft

@@ -30,6 +30,11 @@ void Event::wait() {
   weft::wait(operation);
 }
 
+bool Event::wait(no_throw_t) {
+  Wait operation{*this};
+  return weft::wait(operation, no_throw);
+}
+
 bool Event::Wait::try_complete() { return event_.is_set(); }
 
 bool Event::Wait::publish() noexcept {

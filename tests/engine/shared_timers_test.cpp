@@ -26,7 +26,7 @@ class Probe final : public Timer {
   ~Probe() = default;
 
  private:
-  void fire(FiberList&) noexcept override { fired_->push_back(number_); }
+  void fire(Fired&) noexcept override { fired_->push_back(number_); }
   std::vector<int>* fired_;
   int number_;
 };
@@ -37,8 +37,8 @@ void arm(SharedTimers& timers, Timer& timer, Instant when) {
 }
 
 std::size_t fire_due(SharedTimers& timers, Instant now) {
-  FiberList woken;  // these timers wake nobody
-  return timers.fire_due(now, woken);
+  Fired fired;  // these timers wake nobody
+  return timers.fire_due(now, fired);
 }
 
 TEST(SharedTimers, FireInOrderAndTellTheSoonest) {
@@ -92,7 +92,7 @@ class Brief final : public Timer {
   std::int64_t touched = 0;  // plain: disarm() orders us after whoever fired
 
  private:
-  void fire(FiberList&) noexcept override {
+  void fire(Fired&) noexcept override {
     ++touched;
     fired_.fetch_add(1);
   }

@@ -27,7 +27,7 @@ class Probe final : public Timer {
   std::function<void()> on_fire;
 
  private:
-  void fire(FiberList&) noexcept override {
+  void fire(Fired&) noexcept override {
     fired_->push_back(number);
     if (on_fire) on_fire();
   }
@@ -43,8 +43,8 @@ void arm(TimerQueue& queue, Probe& timer, Instant when) {
 }
 
 std::size_t fire_due(TimerQueue& queue, Instant now) {
-  FiberList woken;  // these timers wake nobody
-  return queue.fire_due(now, woken);
+  Fired fired;  // these timers wake nobody
+  return queue.fire_due(now, fired);
 }
 
 TEST(TimerQueue, FiresTheSoonestFirst) {

@@ -496,7 +496,7 @@ class CheckedTimer final : public Timer {
   explicit CheckedTimer(Atomic<int>& fired) : fired_(fired) {}
 
  private:
-  void fire(FiberList&) noexcept override {
+  void fire(Fired&) noexcept override {
     touched_.write(touched_.read() + 1);  // gone: a use after free
     fired_.fetch_add(1, std::memory_order_relaxed);
   }
@@ -511,8 +511,8 @@ struct Timing {
   CheckedTimer* timer = make<CheckedTimer>(fired);
 
   void fire(std::size_t where) {
-    FiberList woken;
-    static_cast<void>(timers[where].fire_due(Instant{}, woken));
+    Fired outcome;
+    static_cast<void>(timers[where].fire_due(Instant{}, outcome));
   }
 };
 

@@ -493,7 +493,8 @@ TEST(Nursery, SpawnAfterCancelDoesNotRunTheChild) {
     const auto captured = std::make_shared<int>(0);
     nursery([&](Nursery& n) {
       n.cancel();
-      for (int i = 0; i < 10; ++i) n.spawn([captured] { ++*captured; });
+      for (int i = 0; i < 10; ++i)
+        EXPECT_THROW(n.spawn([captured] { ++*captured; }), NurseryClosed);
     });
     EXPECT_EQ(*captured, 0);
     EXPECT_EQ(captured.use_count(), 1);

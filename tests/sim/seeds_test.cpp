@@ -141,14 +141,15 @@ class RandomProgram {
   }
 
   void spawn(Nursery& n, Count& children, int depth) {
-    n.spawn([this, &n, &children, depth, token = token_] {
+    // Refused once the nursery was cancelled.
+    static_cast<void>(n.try_spawn([this, &n, &children, depth, token = token_] {
       const Alive alive{live_, children};
       ++started_;
       for (unsigned i = dice(8); i > 0; --i) act(n, children, depth);
       if (depth < 4 && dice(2) == 0) grow(depth + 1);
       for (unsigned i = dice(3); i > 0; --i) act(n, children, depth);
       if (dice(60) == 0) throw Failure{failures_++};
-    });
+    }));
   }
 
   void act(Nursery& n, Count& children, int depth) {

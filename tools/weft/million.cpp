@@ -1,6 +1,6 @@
+#include "capacity.hpp"
 #include "tour.hpp"
 
-#include <weft/arch/stack.hpp>
 #include <weft/core/frame_pool.hpp>
 #include <weft/weft.hpp>
 
@@ -11,15 +11,6 @@
 
 namespace weft::tour {
 namespace {
-
-// The number that follows `word` in a file of the kernel's; 0: there is none.
-double number_after(const char* file, std::string_view wanted) {
-  std::ifstream text{file};
-  double number = 0;
-  for (std::string word; text >> word;)
-    if (word == wanted && text >> number) return number;
-  return 0;
-}
 
 struct Memory {
   double resident = 0;     // bytes
@@ -37,27 +28,6 @@ struct Memory {
     return seen;
   }
 };
-
-// What this system guards stacks with; an engine chooses the same way.
-arch::Guards guards_here() {
-  arch::StackPool pool;
-  arch::Stack* const stack = pool.take();
-  if (!stack) throw Surprise{pool.why()};
-  pool.give(*stack);
-  return pool.statistics().guards;
-}
-
-double memory_to_spare() {
-  double bytes = 1024 * number_after("/proc/meminfo", "MemAvailable:");
-  std::ifstream limit{"/sys/fs/cgroup/memory.max"};
-  if (double most = 0; limit >> most) bytes = std::min(bytes, most);  // or it says "max"
-  return bytes;
-}
-
-// Half of the memory that is to be had must do; six kilobytes each are more than they take.
-long affordable(long wanted) {
-  return std::clamp(static_cast<long>(memory_to_spare() / 2 / 6144), 100L, wanted);
-}
 
 void show(Page& page, long count, const Memory& before, const Memory& during) {
   const auto each = [&](double bytes) { return bytes / static_cast<double>(count); };
@@ -98,7 +68,7 @@ void gather(Nursery& n, Crowd& crowd, long count, Progress& bar) {
 }  // namespace
 
 void million(Page& page) {
-  const bool kernel = guards_here() == arch::Guards::kernel;
+  const bool kernel = has_kernel_guards();
   page.say(kernel ? "Guards here are the kernel's own guard regions, which cost no mapping:"
                   : "Guards here are made by mprotect, which costs mappings and so limits them:");
   const long wanted = kernel ? at_most(1'000'000, 20'000, 2'000) : at_most(10'000, 10'000, 1'000);

@@ -19,6 +19,7 @@ constexpr std::array kChapters{
     Chapter{"spawning", "what it costs to start a fiber and wait for its end", &spawning},
     Chapter{"million", "a million fibers, each on a guarded stack", &million},
     Chapter{"forkjoin", "fork-join on all cores", &fork_join},
+    Chapter{"cancelling", "a tree of parked fibers, cancelled at its root", &cancelling},
     Chapter{"events", "fibers and plain threads wait for the same things", &events},
     Chapter{"overflow", "a stack overflow says whose it was", &overflow},
     Chapter{"simulation", "the same program in a world that a seed decides", &simulation},

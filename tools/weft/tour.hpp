@@ -37,6 +37,7 @@ void switching(Page& page);
 void spawning(Page& page);
 void million(Page& page);
 void fork_join(Page& page);
+void cancelling(Page& page);
 void events(Page& page);
 void overflow(Page& page);
 void simulation(Page& page);

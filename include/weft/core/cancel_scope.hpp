@@ -15,20 +15,42 @@
 #include <weft/base/sync.hpp>
 #include <weft/core/fiber.hpp>
 #include <weft/core/time.hpp>
+#include <weft/core/timer.hpp>
 
+#include <cstdint>
 #include <exception>
+#include <stop_token>
+#include <string_view>
 
 namespace weft {
+
+// Why a scope was cancelled. The first reason stands.
+enum class CancelReason : std::uint8_t {
+  none,            // it was not
+  requested,       // cancel() was called
+  timed_out,       // its deadline passed
+  sibling_failed,  // a child or the body of the nursery failed
+  stop_requested,  // by a std::stop_token
+  parent,          // a scope around it was cancelled
+};
+std::string_view to_string(CancelReason reason) noexcept;
 
 // Unwinds a fiber that is no longer wanted. Not a std::exception, so handlers for program errors
 // pass it by; swallowed by `catch (...)`, it is raised again at the next wait until its scope ends.
 class Cancelled {
+ public:
+  // Of the innermost scope of the fiber that was cancelled.
+  [[nodiscard]] CancelReason reason() const noexcept { return reason_; }
+
  private:
   friend void attend(Fiber& self);
-  Cancelled() = default;
+  explicit Cancelled(CancelReason reason) noexcept : reason_(reason) {}
+  CancelReason reason_;
 };
 
 enum class Shield : bool { absent, present };
+
+struct StopHook;  // carries a cancellation to a std::stop_source
 
 class CancelScope : public ListNode<CancelScope> {
  public:
@@ -39,11 +61,27 @@ class CancelScope : public ListNode<CancelScope> {
         shield_(shield) {}
   CancelScope(const CancelScope&) = delete;
   CancelScope& operator=(const CancelScope&) = delete;
-  ~CancelScope() { detach(); }  // whoever dies has left the tree
+  ~CancelScope() {  // whoever dies has left the tree
+    detach();
+    if (stop_) [[unlikely]] drop_stop_hook();
+  }
 
   // Asks every fiber below to stop. From any thread; idempotent. The caller keeps *this alive.
   // Takes constant stack, however deep the tree.
-  void cancel() noexcept;
+  void cancel(CancelReason why = CancelReason::requested) noexcept;
+  // The same, for a timer.
+  void cancel(CancelReason why, Fired& fired) noexcept;
+  static void tell(StopHook* hooks) noexcept;
+
+  // A token that is stopped when this scope is cancelled, by itself or from above; it may outlive
+  // the scope. Callbacks run on the cancelling thread, after the fibers were woken.
+  [[nodiscard]] std::stop_token stop_token();
+
+  [[nodiscard]] CancelReason reason() const noexcept;
+
+  // A request that nobody is forced to heed: seen by this_fiber::stopping(), here and below.
+  void ask_to_stop() noexcept { asked_.store(true, std::memory_order_release); }
+  [[nodiscard]] bool asked_to_stop() const noexcept;  // or cancelled
 
   // Whether fibers in this scope are to stop: its own flag, or that of an ancestor no shield hides.
   [[nodiscard]] bool cancelled() const noexcept;
@@ -60,7 +98,9 @@ class CancelScope : public ListNode<CancelScope> {
   [[nodiscard]] Shield shield() const noexcept { return shield_; }
   // The earliest of this scope's and, unless shielded, its ancestors'.
   [[nodiscard]] Instant deadline() const noexcept;
-  void set_deadline(Instant when) noexcept { deadline_ = when; }
+  // Moves it either way; those above still count. A scope made by cancel_scope(), timeout() or
+  // deadline() is cancelled when it passes. By a fiber inside the scope, one at a time.
+  void set_deadline(Instant when) noexcept;
 
   // ── for wait() and whoever enters and leaves scopes ─────────────────────────────────────────
 
@@ -77,8 +117,11 @@ class CancelScope : public ListNode<CancelScope> {
   }
 
  private:
-  void sweep(FiberList& woken) noexcept;
-  void wake_strands(FiberList& woken) noexcept;
+  friend class TimedScope;
+
+  void sweep(Fired& fired) noexcept;
+  void wake_strands(Fired& fired) noexcept;
+  void drop_stop_hook() noexcept;
   void attach() noexcept;
   void leave_parent() noexcept;
   void remove(Strand& strand) noexcept;
@@ -94,9 +137,26 @@ class CancelScope : public ListNode<CancelScope> {
   Lock lock_;                          // protects the two lists
   Atomic<std::uint32_t> clear_at_;     // the epoch at which we were last found not cancelled
   Instant deadline_ = Instant::max();  // our own; deadline() heeds those above
-  Atomic<bool> cancelled_{false};
+  StopHook* stop_ = nullptr;           // protected by lock_
+  Atomic<std::uint8_t> reason_{0};     // a CancelReason; not none: cancelled
+  Atomic<bool> asked_{false};
+  bool timed_ = false;                 // we are a TimedScope
   Atomic<bool> attached_{false};       // in parent_'s children_; written under the parent's lock
   const Shield shield_;
+};
+
+// A scope that is cancelled when its deadline passes.
+class TimedScope final : public CancelScope, private Timer {
+ public:
+  TimedScope(Io& io, CancelScope* parent, Instant deadline = Instant::max()) noexcept;
+  ~TimedScope();
+
+ private:
+  friend class CancelScope;
+  void rearm() noexcept;
+  void fire(Fired& fired) noexcept override;
+
+  Io& io_;
 };
 
 // The scope fibers are spawned in. Told once about each of them, after its closure is destroyed.

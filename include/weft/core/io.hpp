@@ -51,8 +51,10 @@ class Io {
   }
 
   [[nodiscard]] virtual Instant now() const noexcept = 0;  // never a cancel point
-  virtual void arm(Timer& timer) noexcept = 0;             // by a fiber of this engine
-  virtual void disarm(Timer& timer) noexcept = 0;          // by the fiber that armed it; idempotent
+  // Arming is for fibers of the engine and, if it has any, other threads. When disarm() has
+  // returned, nobody touches the timer; idempotent.
+  virtual void arm(Timer& timer) noexcept = 0;
+  virtual void disarm(Timer& timer) noexcept = 0;
 
   [[nodiscard]] virtual std::string_view kind() const noexcept = 0;  // "FiberIo", for messages
 

@@ -12,6 +12,14 @@ namespace engine {
 class SharedTimers;
 }
 
+struct StopHook;
+
+// What firing timers brought about, to be dealt with once the engine's locks are released.
+struct Fired {
+  FiberList woken;            // the engine resumes them
+  StopHook* hooks = nullptr;  // then CancelScope::tell()
+};
+
 // The engine that armed it owns every field until it fires or is disarmed.
 class Timer {
  public:
@@ -30,8 +38,8 @@ class Timer {
   friend class engine::SharedTimers;
 
   // Called once, by the engine, after the timer was taken out of its queue and before disarm() can
-  // return. Fibers whose wait this ended are appended to `woken`; the engine resumes them.
-  virtual void fire(FiberList& woken) noexcept = 0;
+  // return.
+  virtual void fire(Fired& fired) noexcept = 0;
 
   std::uint64_t order_ = 0;   // of arming: equal instants fire in this order
   Timer* child_ = nullptr;    // pairing heap: first child,

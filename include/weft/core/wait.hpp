@@ -6,6 +6,7 @@
 #include <weft/core/waitable.hpp>
 
 #include <cstddef>
+#include <optional>
 #include <span>
 
 namespace weft {
@@ -22,9 +23,24 @@ std::size_t wait(std::span<Waitable* const> arms, std::size_t first = 0);
 // The same, but no cancel point: for joins, and for cleanup that must finish.
 std::size_t wait_shielded(std::span<Waitable* const> arms);
 
+// Asks for the form of an operation that reports cancellation instead of throwing Cancelled.
+struct no_throw_t {
+  explicit no_throw_t() = default;
+};
+inline constexpr no_throw_t no_throw{};
+
+// wait(), but in a cancelled scope it returns nothing.
+std::optional<std::size_t> wait(std::span<Waitable* const> arms, no_throw_t,
+                                std::size_t first = 0);
+
 inline void wait(Waitable& only) {
   Waitable* const arms[] = {&only};
   wait(std::span<Waitable* const>{arms});
+}
+// False: cancelled.
+[[nodiscard]] inline bool wait(Waitable& only, no_throw_t) {
+  Waitable* const arms[] = {&only};
+  return wait(std::span<Waitable* const>{arms}, no_throw).has_value();
 }
 inline void wait_shielded(Waitable& only) {
   Waitable* const arms[] = {&only};

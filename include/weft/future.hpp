@@ -1,0 +1,382 @@
+// Futures: the results of child fibers, and the ways to wait for several.
+//
+//   auto [user, posts] = weft::all([&] { return load_user(id); }, [&] { return load_posts(id); });
+//
+// Structured like everything else: whatever all(), race() and the others started has ended when
+// they return.
+#pragma once
+
+#include <weft/nursery.hpp>
+
+#include <memory>
+#include <ranges>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+namespace weft {
+
+// Thrown by Future::get() when the child was cancelled, or dropped before it ran.
+class ChildCancelled : public std::exception {
+ public:
+  [[nodiscard]] const char* what() const noexcept override {
+    return "weft: the child was cancelled before it had a result";
+  }
+};
+
+// Thrown by any() when every function failed.
+class AllFailed : public ChildErrors {
+ public:
+  using ChildErrors::ChildErrors;
+};
+
+namespace detail {
+
+template <class T>
+using NonVoid = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+
+// Calls `f`; what is void becomes std::monostate.
+template <class F>
+NonVoid<std::invoke_result_t<F>> invoke_to_value(F&& f) {
+  if constexpr (std::is_void_v<std::invoke_result_t<F>>) {
+    std::invoke(std::forward<F>(f));
+    return {};
+  } else {
+    return std::invoke(std::forward<F>(f));
+  }
+}
+
+// The part of a future's state that does not depend on T. Two keep it: the future and the child.
+class FutureBase {
+ public:
+  enum class Status : std::uint8_t { pending, value, error, cancelled, taken };
+
+  [[nodiscard]] Status status() const noexcept {
+    const Locked locked{lock_};
+    return status_.read();
+  }
+  // Ends the pending state, once, and wakes all who wait. The result is in its place before.
+  void settle(Status status, std::exception_ptr error = nullptr) noexcept;
+  // The status that get() finds; afterwards it is taken.
+  Status take();
+  [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
+
+  // Asks the child alone to stop; it is cancelled when it starts, if it has not.
+  void cancel() noexcept;
+  // The scope the child runs in, from its first step to its last: null again.
+  void runs_in(CancelScope* scope) noexcept;
+
+  class Ready;
+
+ protected:
+  FutureBase() = default;
+  ~FutureBase() = default;
+
+ private:
+  mutable Lock lock_;
+  Var<Status> status_{Status::pending};
+  std::exception_ptr error_;
+  WaitList waiters_;
+  CancelScope* scope_ = nullptr;
+  bool cancelled_ = false;
+};
+
+class FutureBase::Ready final : public Waitable {
+ public:
+  explicit Ready(FutureBase& state) noexcept : state_(state) {}
+  bool try_complete() override { return state_.status() != Status::pending; }
+  bool publish() noexcept override;
+  void unpublish() noexcept override;
+  [[nodiscard]] WaitReason reason() const noexcept override { return {.verb = "future"}; }
+
+ private:
+  FutureBase& state_;
+};
+
+template <class T>
+class FutureState final : public FutureBase {
+ public:
+  std::optional<NonVoid<T>> value;
+};
+
+}  // namespace detail
+
+// The result of Nursery::async(). Moves; its child is owned by the nursery, not by it.
+template <class T>
+class [[nodiscard]] Future {
+  static_assert(!std::is_reference_v<T>, "return by value, or a pointer");
+
+ public:
+  Future(Future&&) noexcept = default;
+  Future& operator=(Future&&) noexcept = default;
+
+  // The child's value, or its exception, or ChildCancelled. Waits for it. Cancel point. Once: a
+  // second call throws std::logic_error.
+  T get() {
+    detail::FutureBase::Ready ready{*state_};
+    wait(ready);
+    switch (state_->take()) {
+      case detail::FutureBase::Status::value:
+        if constexpr (std::is_void_v<T>) return;
+        else return std::move(*state_->value);
+      case detail::FutureBase::Status::error: std::rethrow_exception(state_->error());
+      default: throw ChildCancelled{};
+    }
+  }
+  // Whether get() would not wait.
+  [[nodiscard]] bool ready() const noexcept {
+    return state_->status() != detail::FutureBase::Status::pending;
+  }
+  // Asks the child, and what it has spawned, to stop. Its nursery goes on; get() then throws
+  // ChildCancelled, unless the child had a result in spite of it.
+  void cancel() noexcept { state_->cancel(); }
+  // As an operation, for wait(arms): completes when get() would not wait.
+  [[nodiscard]] detail::FutureBase::Ready on_ready() noexcept {
+    return detail::FutureBase::Ready{*state_};
+  }
+
+ private:
+  friend class Nursery;
+  explicit Future(std::shared_ptr<detail::FutureState<T>> state) noexcept
+      : state_(std::move(state)) {}
+
+  std::shared_ptr<detail::FutureState<T>> state_;
+};
+
+namespace detail {
+
+// What runs in the child. Destroyed without having run, it says that it was cancelled.
+template <class T, class F>
+class AsyncBody {
+ public:
+  AsyncBody(std::shared_ptr<FutureState<T>> state, F f) noexcept(
+      std::is_nothrow_move_constructible_v<F>)
+      : state_(std::move(state)), f_(std::move(f)) {}
+  AsyncBody(AsyncBody&&) = default;
+  AsyncBody& operator=(AsyncBody&&) = delete;
+  ~AsyncBody() {
+    if (state_) state_->settle(FutureBase::Status::cancelled);
+  }
+
+  // A failure fails the nursery, too.
+  void operator()() && {
+    Fiber& self = Fiber::current();
+    CancelScope scope{self.scope};
+    try {
+      const Running running{*state_, scope};
+      run_in(self, scope, [&] { state_->value.emplace(invoke_to_value(std::move(f_))); });
+    } catch (const Cancelled&) {
+      throw;  // from further out; the destructor settles it
+    } catch (...) {
+      std::exchange(state_, nullptr)->settle(FutureBase::Status::error, std::current_exception());
+      throw;
+    }
+    if (state_->value) std::exchange(state_, nullptr)->settle(FutureBase::Status::value);
+  }
+
+ private:
+  struct Running {
+    Running(FutureBase& state_in, CancelScope& scope) noexcept : state(state_in) {
+      state.runs_in(&scope);
+    }
+    ~Running() { state.runs_in(nullptr); }
+    FutureBase& state;
+  };
+
+  std::shared_ptr<FutureState<T>> state_;
+  F f_;
+};
+
+}  // namespace detail
+
+template <std::invocable F>
+Future<std::invoke_result_t<F>> Nursery::async(F f) {
+  using T = std::invoke_result_t<F>;
+  auto state = std::make_shared<detail::FutureState<T>>();
+  Future<T> future{state};
+  spawn(detail::AsyncBody<T, F>{std::move(state), std::move(f)});
+  return future;
+}
+
+namespace detail {
+
+// Spawns run(0), run(1), … each with its number as a std::integral_constant, unless one of them
+// has decided already that the rest is not wanted. `run` must outlive the nursery. A fold over
+// lambdas would read better, but clang 14 does not survive it.
+template <class Run, std::size_t I>
+struct Runner {
+  const Run& run;
+  void operator()() const { run(std::integral_constant<std::size_t, I>{}); }
+};
+template <class Run, std::size_t... I>
+void spawn_each(Nursery& n, const Run& run, std::index_sequence<I...>) {
+  (static_cast<void>(n.try_spawn(Runner<Run, I>{run})), ...);
+}
+
+}  // namespace detail
+
+// Runs all of `f…` at once, and returns their values; void becomes std::monostate. The first
+// failure cancels the others and is thrown.
+template <std::invocable... F>
+auto all(F&&... f) -> std::tuple<detail::NonVoid<std::invoke_result_t<F>>...> {
+  std::tuple<std::optional<detail::NonVoid<std::invoke_result_t<F>>>...> results;
+  std::tuple<F&&...> functions{std::forward<F>(f)...};
+  const auto run = [&](auto index) {
+    constexpr std::size_t kIndex = decltype(index)::value;
+    std::get<kIndex>(results).emplace(
+        detail::invoke_to_value(std::get<kIndex>(std::move(functions))));
+  };
+  nursery([&](Nursery& n) { detail::spawn_each(n, run, std::index_sequence_for<F...>{}); });
+  return std::apply(
+      [](auto&... result) {
+        if (!(result && ...)) throw ChildCancelled{};  // in a destructor, while a cancel unwinds
+        return std::tuple<detail::NonVoid<std::invoke_result_t<F>>...>{std::move(*result)...};
+      },
+      results);
+}
+
+// How one function of all_settled() ended.
+template <class T>
+class [[nodiscard]] Settled {
+ public:
+  [[nodiscard]] explicit operator bool() const noexcept { return value_.has_value(); }
+  // The value; throws the error if there is none.
+  T& value() {
+    if (error_) std::rethrow_exception(error_);
+    if (!value_) throw ChildCancelled{};
+    return *value_;
+  }
+  [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
+
+  // Runs `f` and keeps what comes of it. Cancelled goes on.
+  template <class F>
+  void settle(F&& f) {
+    try {
+      value_.emplace(detail::invoke_to_value(std::forward<F>(f)));
+    } catch (const Cancelled&) {
+      throw;
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+
+ private:
+  std::optional<T> value_;
+  std::exception_ptr error_;
+};
+
+// Runs all of `f…` at once, to their ends, and returns what came of each. A failure stops nobody.
+template <std::invocable... F>
+auto all_settled(F&&... f) -> std::tuple<Settled<detail::NonVoid<std::invoke_result_t<F>>>...> {
+  std::tuple<Settled<detail::NonVoid<std::invoke_result_t<F>>>...> results;
+  std::tuple<F&&...> functions{std::forward<F>(f)...};
+  const auto run = [&](auto index) {
+    constexpr std::size_t kIndex = decltype(index)::value;
+    std::get<kIndex>(results).settle(std::get<kIndex>(std::move(functions)));
+  };
+  nursery([&](Nursery& n) { detail::spawn_each(n, run, std::index_sequence_for<F...>{}); });
+  return results;
+}
+
+// Runs all of `f…` at once; the first to finish, by returning or by throwing, decides. The others
+// are cancelled, and have ended when race() returns. The variant's index tells who won; void
+// becomes std::monostate. Throws what the winner threw.
+template <std::invocable... F>
+auto race(F&&... f) -> std::variant<detail::NonVoid<std::invoke_result_t<F>>...> {
+  static_assert(sizeof...(F) > 0, "a race without runners has no winner");
+  using Result = std::variant<detail::NonVoid<std::invoke_result_t<F>>...>;
+  std::optional<Result> result;
+  std::exception_ptr error;
+  Atomic<bool> decided{false};
+  std::tuple<F&&...> functions{std::forward<F>(f)...};
+  Nursery* home = nullptr;
+  const auto run = [&](auto index) {
+    constexpr std::size_t kIndex = decltype(index)::value;
+    Settled<std::variant_alternative_t<kIndex, Result>> own;
+    own.settle(std::get<kIndex>(std::move(functions)));
+    // acq_rel: one winner; the join orders its result before the caller's look.
+    if (decided.exchange(true, std::memory_order_acq_rel)) return;
+    if (own) result.emplace(std::in_place_index<kIndex>, std::move(own.value()));
+    else error = own.error();
+    home->cancel();
+  };
+  nursery([&](Nursery& n) {
+    home = &n;
+    detail::spawn_each(n, run, std::index_sequence_for<F...>{});
+  });
+  if (error) std::rethrow_exception(error);
+  if (!result) throw ChildCancelled{};  // in a destructor, while an outer cancel unwinds
+  return std::move(*result);
+}
+
+// Runs all of `f…` at once; the first to succeed decides, and the others are cancelled. Throws
+// AllFailed, with every error in order of failure, if none succeeds.
+template <std::invocable... F>
+auto any(F&&... f) -> std::variant<detail::NonVoid<std::invoke_result_t<F>>...> {
+  static_assert(sizeof...(F) > 0, "nobody can succeed");
+  using Result = std::variant<detail::NonVoid<std::invoke_result_t<F>>...>;
+  std::optional<Result> result;
+  Lock lock;
+  std::vector<std::exception_ptr> errors;
+  errors.reserve(sizeof...(F));
+  Atomic<bool> decided{false};
+  std::tuple<F&&...> functions{std::forward<F>(f)...};
+  Nursery* home = nullptr;
+  const auto run = [&](auto index) {
+    constexpr std::size_t kIndex = decltype(index)::value;
+    Settled<std::variant_alternative_t<kIndex, Result>> own;
+    own.settle(std::get<kIndex>(std::move(functions)));
+    if (!own) {
+      const Locked locked{lock};
+      errors.push_back(own.error());
+      return;
+    }
+    if (decided.exchange(true, std::memory_order_acq_rel)) return;
+    result.emplace(std::in_place_index<kIndex>, std::move(own.value()));
+    home->cancel();
+  };
+  nursery([&](Nursery& n) {
+    home = &n;
+    detail::spawn_each(n, run, std::index_sequence_for<F...>{});
+  });
+  if (result) return std::move(*result);
+  if (errors.size() != sizeof...(F)) throw ChildCancelled{};
+  throw AllFailed{std::move(errors)};
+}
+
+// Calls `f(i)` for every i below `count`, in pieces, on all workers. The first failure cancels the
+// pieces that have not begun and is thrown. Pieces begin with a checkpoint.
+template <std::invocable<std::size_t> F>
+void parallel_for(std::size_t count, F&& f) {
+  // Halves, and halves of those: thieves take the large ones, and the rest is run in place.
+  struct Piece {
+    F& f;
+    std::size_t grain;
+    void operator()(std::size_t from, std::size_t to) const {
+      checkpoint(Fiber::current());
+      if (to - from <= grain) {
+        for (; from != to; ++from) f(from);
+        return;
+      }
+      const std::size_t middle = from + (to - from) / 2;
+      nursery([&](Nursery& n) {
+        n.spawn([this, middle, to] { (*this)(middle, to); });
+        (*this)(from, middle);
+      });
+    }
+  };
+  if (count == 0) return;
+  Piece{f, count / 256 + 1}(0, count);
+}
+
+// The same for every element of a random-access range.
+template <std::ranges::random_access_range R, class F>
+  requires std::ranges::sized_range<R> && std::invocable<F&, std::ranges::range_reference_t<R>>
+void parallel_for(R&& range, F&& f) {
+  const auto first = std::ranges::begin(range);
+  parallel_for(static_cast<std::size_t>(std::ranges::size(range)), [&](std::size_t i) {
+    f(first[static_cast<std::ranges::range_difference_t<R>>(i)]);
+  });
+}
+
+}  // namespace weft

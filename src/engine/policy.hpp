@@ -10,6 +10,7 @@ namespace weft::engine::policy {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
 
 // ── picking ─────────────────────────────────────────────────────────────────────────────────────
 inline constexpr std::uint32_t kFairnessInterval = 61;  // a prime: no rhythm to fall in with
@@ -22,10 +23,11 @@ inline constexpr std::size_t kInjectedAtOnce = 64;      // most that one worker 
 // long it is. Doubled by every steal that did not pay.
 inline constexpr Duration kAge = microseconds{3};
 inline constexpr Duration kAgeMax = milliseconds{2};
-inline constexpr Duration kPays = microseconds{30};     // a loot that lasted this long
+inline constexpr Duration kPays = microseconds{30};     // a loot that lasted this long, and
+inline constexpr Duration kPaysEach = nanoseconds{100};  // this long for each: a frame's journey
 inline constexpr Duration kSilence = microseconds{8};   // a worker that came to its gate no more
 inline constexpr Duration kGiveUp = microseconds{20};   // on one that was stopped inside its gate
-inline constexpr std::size_t kLootMax = 2048;           // fibers in one steal
+inline constexpr std::size_t kLootMax = 512;           // fibers in one steal
 static_assert(2 * kInboxLong <= kLootMax, "a stalled worker's inbox is taken over whole");
 
 // ── idling ──────────────────────────────────────────────────────────────────────────────────────
@@ -33,9 +35,11 @@ inline constexpr Duration kSearch = microseconds{50};   // before sleeping; a wa
 inline constexpr unsigned kSpinsPerLook = 32;
 inline constexpr Duration kWatch = milliseconds{1};     // between two looks of the watch
 inline constexpr unsigned kQuietRounds = 8;             // of them, before it sleeps for good
-// A sleeper is called when a queue turns from empty to not empty, or reaches a multiple of this.
+// A sleeper is called when a queue turns from empty to not empty, or reaches a multiple of this,
+// which counts as many such edges.
 inline constexpr std::size_t kSurplus = 256;
-// Called in vain, it is called at every second such edge, every fourth, …
+inline constexpr std::uint32_t kSurplusEdges = 16;
+// Called in vain, it is called at every second edge, every fourth, …
 inline constexpr std::uint32_t kPatienceMax = 16'384;
 
 }  // namespace weft::engine::policy

@@ -30,7 +30,8 @@ void Worker::look_for_work() noexcept {
   if (called || shared_.idle.begin_search()) {
     const bool found = search();
     shared_.idle.end_search();
-    if (called) shared_.note_a_call(found);
+    stole_for_a_call_ = called && stole_at_ != Instant{};
+    if (called && !stole_for_a_call_) shared_.note_a_call(found);
     if (found) return advertise(fresh_.length() + ready_.length() > 1 ? 0 : 1);
   }
   rest();
@@ -87,7 +88,7 @@ Worker::Sight Worker::look_at(const Worker& victim, Instant now) const noexcept 
 bool Worker::steal_from(Worker& victim, Instant now) noexcept {
   Sight& before = sights_[victim.index_];
   Sight seen = look_at(victim, now);
-  if (seen.ticks == before.ticks) seen.ticked_at = before.ticked_at;
+  if (seen.still_as(before)) seen.ticked_at = before.ticked_at;
   const Duration waited = now - before.at;
   const bool silent = now - seen.ticked_at >= kSilence;
   const bool forced = chaos::strikes(4);  // what is there, however new
@@ -159,13 +160,18 @@ bool Worker::take_stolen(std::size_t count) noexcept {
     ready_.push(fiber);
   }
   stole_at_ = monotonic_now();
+  stole_ = count;
   return true;
 }
 
 // A loot that was used up at once was not worth its journey: wait longer next time.
 void Worker::judge_last_steal(Instant now) noexcept {
   if (stole_at_ == Instant{}) return;
-  age_ = now - std::exchange(stole_at_, Instant{}) < kPays ? std::min(2 * age_, kAgeMax) : kAge;
+  const Duration lasted = now - stole_at_;
+  const bool paid = lasted >= kPays && lasted >= kPaysEach * static_cast<std::int64_t>(stole_);
+  age_ = paid ? kAge : std::min(2 * age_, kAgeMax);
+  if (std::exchange(stole_for_a_call_, false)) shared_.note_a_call(paid);
+  stole_at_ = {};
 }
 
 // ── sleeping ────────────────────────────────────────────────────────────────────────────────────

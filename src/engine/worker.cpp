@@ -121,7 +121,8 @@ void Worker::resume_all(FiberList fibers) noexcept {
 }
 
 void Worker::consider_a_call(std::size_t queued_before) noexcept {
-  if (++edges_ < shared_.patience.load(std::memory_order_relaxed) && queued_before == 0) return;
+  edges_ += queued_before == 0 ? 1 : kSurplusEdges;
+  if (edges_ < shared_.patience.load(std::memory_order_relaxed)) return;
   edges_ = 0;
   shared_.call_a_searcher();
 }

@@ -59,12 +59,17 @@ class Worker : public Host {
   // What can be seen of a worker's queues from outside, and when it was seen.
   struct Sight {
     Instant at{};             // of the queues
-    Instant ticked_at{};      // when `ticks` was seen to change last
+    Instant ticked_at{};      // when it was seen to do something last
     std::uint64_t ticks = 0;
     std::uint64_t fillings = 0, fresh_first = 0, ready_first = 0, ready_last = 0;
     std::size_t fresh_length = 0;
     bool next = false, inbox = false;
 
+    // It has picked nothing, spawned nothing and woken nobody since.
+    [[nodiscard]] bool still_as(const Sight& before) const noexcept {
+      return ticks == before.ticks && fresh_first == before.fresh_first &&
+             fresh_length == before.fresh_length && ready_last == before.ready_last;
+    }
     [[nodiscard]] bool nothing() const noexcept {
       return fresh_length == 0 && ready_first == ready_last && !next && !inbox;
     }
@@ -149,6 +154,8 @@ class Worker : public Host {
   std::vector<Sight> sights_;
   Duration age_ = policy::kAge;
   Instant stole_at_{};
+  std::size_t stole_ = 0;
+  bool stole_for_a_call_ = false;
   std::unique_ptr<std::array<Fiber*, policy::kLootMax>> loot_;
 };
 

@@ -106,7 +106,8 @@ TEST(Gate, WhoIsInsideIsAlone) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t)
     threads.emplace_back([&, t] {
-      for (int i = 0; i < scaled(3'000); ++i) {
+      // At least one visit, however long the owner is kept from its core.
+      for (int i = 0; i < scaled(3'000) || visits.load() == 0; ++i) {
         if (!gate.bar()) {
           std::this_thread::yield();
           continue;
@@ -121,6 +122,7 @@ TEST(Gate, WhoIsInsideIsAlone) {
           visits.fetch_add(1);
         }
         gate.open();
+        if (!alone) std::this_thread::yield();
       }
       if (visitors.fetch_sub(1) == 1) stop.store(true);
     });

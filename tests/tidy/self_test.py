@@ -101,7 +101,7 @@ def cases():
     # words
     for word in ("TO" "DO", "FIX" "ME", "/ro" "ot/x", "/ho" "me/me/x", "/wo" "rk/x"):
         yield word, *added("docs/notes.md", f"see {word}: x\n", 1, "words")
-    yield "other words", *added("docs/notes.md", "frame/work/x METHODOLOGY src/root/x\n")
+    yield "other words", *added("docs/notes.md", "frame/wo" "rk/x METHODOLOGY src/root/x\n")
 
     # sources
     yield "unbuilt source", *added("src/core/c.cpp", "\n", 1, "sources")

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -89,7 +90,7 @@ bool catches_its_own(int number, Park park) {
 
 TEST(Exceptions, FiftyFibersParkInCatchAndRethrowTheirOwn) {
   on_every_engine([] {
-    int right = 0;
+    std::atomic<int> right = 0;
     Event all_parked;
     nursery([&](Nursery& n) {
       for (int i = 0; i < kFibers; ++i)
@@ -235,7 +236,7 @@ TEST(Exceptions, PointerIsRethrownByAnotherFiber) {
 // Parks in its destructor, and expects to be unwound by `depth` exceptions before and after.
 class ParksInDestructor {
  public:
-  ParksInDestructor(int depth, int& parked) : depth_(depth), parked_(parked) {}
+  ParksInDestructor(int depth, std::atomic<int>& parked) : depth_(depth), parked_(parked) {}
   ParksInDestructor(const ParksInDestructor&) = delete;
   ParksInDestructor& operator=(const ParksInDestructor&) = delete;
   ~ParksInDestructor() {
@@ -247,13 +248,13 @@ class ParksInDestructor {
 
  private:
   const int depth_;
-  int& parked_;
+  std::atomic<int>& parked_;
 };
 
 TEST(Exceptions, FibersParkInDestructorsDuringUnwinding) {
   on_every_engine([] {
-    int parked = 0;
-    int caught = 0;
+    std::atomic<int> parked = 0;
+    std::atomic<int> caught = 0;
     nursery([&](Nursery& n) {
       for (int i = 0; i < 10; ++i) {
         n.spawn([&, i] {
@@ -281,7 +282,7 @@ TEST(Exceptions, FibersParkInDestructorsDuringUnwinding) {
 // A destructor that throws and catches for itself while it is being unwound, and parks in between.
 class UnwindsWithin {
  public:
-  explicit UnwindsWithin(int& parked) : parked_(parked) {}
+  explicit UnwindsWithin(std::atomic<int>& parked) : parked_(parked) {}
   UnwindsWithin(const UnwindsWithin&) = delete;
   UnwindsWithin& operator=(const UnwindsWithin&) = delete;
   ~UnwindsWithin() {
@@ -300,12 +301,12 @@ class UnwindsWithin {
   }
 
  private:
-  int& parked_;
+  std::atomic<int>& parked_;
 };
 
 TEST(Exceptions, UnwindingNests) {
   on_every_engine([] {
-    int parked = 0;
+    std::atomic<int> parked = 0;
     nursery([&](Nursery& n) {
       for (int i = 0; i < 8; ++i) {
         n.spawn([&, i] {
@@ -323,7 +324,7 @@ TEST(Exceptions, UnwindingNests) {
   });
 }
 
-[[gnu::noinline]] void throw_from(int depth, int number, int& parked) {
+[[gnu::noinline]] void throw_from(int depth, int number, std::atomic<int>& parked) {
   const ParksInDestructor frame{1, parked};
   if (depth == 0) throw number;
   throw_from(depth - 1, number, parked);
@@ -331,8 +332,8 @@ TEST(Exceptions, UnwindingNests) {
 
 TEST(Exceptions, TwentyFramesUnwindWithAParkInEach) {
   on_every_engine([] {
-    int parked = 0;
-    int caught = 0;
+    std::atomic<int> parked = 0;
+    std::atomic<int> caught = 0;
     nursery([&](Nursery& n) {
       for (int i = 0; i < 5; ++i) {
         n.spawn([&, i] {
@@ -355,9 +356,9 @@ bool runs_in_place() { return weft::Fiber::current().strand->beneath != nullptr;
 
 // A child that is called on its parent's stack is still a fiber with exceptions of its own.
 TEST(Exceptions, ChildrenInPlaceHaveTheirOwn) {
-  int in_place = 0;
+  std::atomic<int> in_place = 0;
   on_every_engine([&] {
-    int right = 0;
+    std::atomic<int> right = 0;
     for (int round = 0; round < 5; ++round) {
       nursery([&](Nursery& outer) {
         outer.spawn([&] { right += catches_its_own(1, [] { yield(); }); });
@@ -386,7 +387,7 @@ TEST(Exceptions, ChildrenInPlaceHaveTheirOwn) {
 // A join inside a handler: the children start with a clean slate, and the handler finds its own.
 TEST(Exceptions, NurseryInsideAHandler) {
   on_every_engine([] {
-    int right = 0;
+    std::atomic<int> right = 0;
     try {
       throw 1;
     } catch (int) {
@@ -466,7 +467,7 @@ void run_inside_a_handler() {
     throw 1;
   } catch (int) {
     Engine engine;
-    int right = 0;
+    std::atomic<int> right = 0;
     engine.run([&] {
       expect_no_exception();
       nursery([&](Nursery& n) {

@@ -100,7 +100,7 @@ function(weft_test name)
     return()
   endif()
   weft_test_program(${name}
-    SOURCES ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/dump_on_timeout.cpp
+    SOURCES ${arg_SOURCES} $<TARGET_OBJECTS:weft_dump_on_timeout>
     LIBRARIES ${arg_LIBRARIES} weft_test_main
     DEFINITIONS ${arg_DEFINITIONS})
   weft_register_gtest(${name})

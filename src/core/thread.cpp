@@ -99,7 +99,7 @@ void ThreadIo::sleep_until_resumed(Fiber& self, ThreadCarrier& thread) noexcept 
       Sync::sleep(self.word.bits(), compared(self, seen), &left);
       continue;
     }
-    thread.timers_ = soonest->sibling_;
+    thread.timers_ = soonest->after_;
     soonest->armed_ = false;
     Fired fired;
     soonest->fire(fired);
@@ -124,8 +124,8 @@ Instant ThreadIo::now() const noexcept { return monotonic_now(); }
 
 void ThreadIo::arm(Timer& timer) noexcept {
   Timer** at = &carrier_of_this_thread().timers_;
-  while (*at && (*at)->when <= timer.when) at = &(*at)->sibling_;
-  timer.sibling_ = *at;
+  while (*at && (*at)->when <= timer.when) at = &(*at)->after_;
+  timer.after_ = *at;
   timer.armed_ = true;
   *at = &timer;
 }
@@ -133,8 +133,8 @@ void ThreadIo::arm(Timer& timer) noexcept {
 void ThreadIo::disarm(Timer& timer) noexcept {
   if (!timer.armed_) return;
   Timer** at = &carrier_of_this_thread().timers_;
-  while (*at != &timer) at = &(*at)->sibling_;
-  *at = timer.sibling_;
+  while (*at != &timer) at = &(*at)->after_;
+  *at = timer.after_;
   timer.armed_ = false;
 }
 

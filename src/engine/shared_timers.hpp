@@ -5,7 +5,7 @@
 //            another. Firing happens under the lock, so disarm() comes before it or after it.
 #pragma once
 
-#include "timer_queue.hpp"
+#include "timer_wheel.hpp"
 
 #include <weft/base/sync.hpp>
 
@@ -17,9 +17,10 @@ class SharedTimers {
  public:
   void arm(Timer& timer) noexcept {
     timer.shared_ = this;
+    const Instant fires_at = TimerWheel::fires_at(timer);
     const Locked locked{lock_};
-    queue_.arm(timer);
-    publish();
+    wheel_.arm(timer);
+    if (fires_at < soonest()) publish(fires_at);
   }
 
   // Wherever it was armed. Idempotent.
@@ -31,12 +32,13 @@ class SharedTimers {
   std::size_t fire_due(Instant now, Fired& fired) noexcept {
     if (soonest() > now) return 0;
     const Locked locked{lock_};
-    const std::size_t count = queue_.fire_due(now, fired);
-    publish();
+    const std::size_t count = wheel_.fire_due(now, fired);
+    publish(wheel_.soonest());
     return count;
   }
 
-  // A hint to others; exact for the worker that arms.
+  // When there is something to fire, see TimerWheel. A hint to others; exact for the worker that
+  // arms.
   [[nodiscard]] Instant soonest() const noexcept {
     return Instant{Duration{soonest_.load(std::memory_order_relaxed)}};
   }
@@ -44,16 +46,18 @@ class SharedTimers {
  private:
   void remove(Timer& timer) noexcept {
     const Locked locked{lock_};
-    queue_.disarm(timer);
-    publish();
+    wheel_.disarm(timer);
+    // Most timeouts lie behind another, and what is published stays true.
+    if (TimerWheel::fires_at(timer) <= soonest() || wheel_.size() == 0)
+      publish(wheel_.soonest());
   }
-  void publish() noexcept {
-    soonest_.store(queue_.soonest().time_since_epoch().count(), std::memory_order_relaxed);
+  void publish(Instant soonest) noexcept {
+    soonest_.store(soonest.time_since_epoch().count(), std::memory_order_relaxed);
   }
 
   Lock lock_;
-  TimerQueue queue_;
   Atomic<Duration::rep> soonest_{Instant::max().time_since_epoch().count()};
+  TimerWheel wheel_;
 };
 
 }  // namespace weft::engine

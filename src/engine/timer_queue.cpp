@@ -4,7 +4,7 @@ namespace weft {
 
 void TimerQueue::arm(Timer& timer) noexcept {
   timer.order_ = armed_so_far_++;
-  timer.child_ = timer.sibling_ = timer.before_ = nullptr;
+  timer.child_ = timer.after_ = timer.before_ = nullptr;
   timer.armed_ = true;
   root_ = meld(root_, &timer);
   ++size_;
@@ -32,7 +32,7 @@ Timer* TimerQueue::meld(Timer* a, Timer* b) noexcept {
     b = a;
     a = sooner;
   }
-  b->sibling_ = a->child_;
+  b->after_ = a->child_;
   b->before_ = a;
   if (a->child_) a->child_->before_ = b;
   a->child_ = b;
@@ -41,21 +41,21 @@ Timer* TimerQueue::meld(Timer* a, Timer* b) noexcept {
 
 // Two passes, left to right in pairs and then right to left: the classic pairing.
 Timer* TimerQueue::meld_siblings(Timer* first) noexcept {
-  Timer* pairs = nullptr;  // melded pairs, last one first, through sibling_
+  Timer* pairs = nullptr;  // melded pairs, last one first, through after_
   while (first) {
-    Timer* const second = first->sibling_;
-    Timer* const rest = second ? second->sibling_ : nullptr;
-    first->sibling_ = first->before_ = nullptr;
-    if (second) second->sibling_ = second->before_ = nullptr;
+    Timer* const second = first->after_;
+    Timer* const rest = second ? second->after_ : nullptr;
+    first->after_ = first->before_ = nullptr;
+    if (second) second->after_ = second->before_ = nullptr;
     Timer* const pair = meld(first, second);
-    pair->sibling_ = pairs;
+    pair->after_ = pairs;
     pairs = pair;
     first = rest;
   }
   Timer* all = nullptr;
   while (pairs) {
-    Timer* const next = pairs->sibling_;
-    pairs->sibling_ = nullptr;
+    Timer* const next = pairs->after_;
+    pairs->after_ = nullptr;
     all = meld(all, pairs);
     pairs = next;
   }
@@ -64,14 +64,14 @@ Timer* TimerQueue::meld_siblings(Timer* first) noexcept {
 
 void TimerQueue::remove(Timer& timer) noexcept {
   if (&timer != root_) {
-    if (timer.before_->child_ == &timer) timer.before_->child_ = timer.sibling_;
-    else timer.before_->sibling_ = timer.sibling_;
-    if (timer.sibling_) timer.sibling_->before_ = timer.before_;
+    if (timer.before_->child_ == &timer) timer.before_->child_ = timer.after_;
+    else timer.before_->after_ = timer.after_;
+    if (timer.after_) timer.after_->before_ = timer.before_;
   }
   Timer* const orphans = meld_siblings(timer.child_);
   root_ = &timer == root_ ? orphans : meld(root_, orphans);
-  if (root_) root_->before_ = root_->sibling_ = nullptr;
-  timer.child_ = timer.sibling_ = timer.before_ = nullptr;
+  if (root_) root_->before_ = root_->after_ = nullptr;
+  timer.child_ = timer.after_ = timer.before_ = nullptr;
   timer.armed_ = false;
   --size_;
 }

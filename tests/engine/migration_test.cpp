@@ -60,6 +60,8 @@ void migrate() {
       });
       go.wait();
       arrived.store(true);
+      // Parked in the join, we could be woken by the child, and so on the thread we have left.
+      while (n.live() != 0) std::atomic_signal_fence(std::memory_order_seq_cst);
     });
     busy.store(false);
   }

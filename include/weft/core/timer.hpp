@@ -10,6 +10,7 @@ namespace weft {
 
 namespace engine {
 class SharedTimers;
+class TimerWheel;
 }
 
 struct StopHook;
@@ -36,17 +37,22 @@ class Timer {
   friend class TimerQueue;
   friend class ThreadIo;
   friend class engine::SharedTimers;
+  friend class engine::TimerWheel;
 
   // Called once, by the engine, after the timer was taken out of its queue and before disarm() can
   // return.
   virtual void fire(Fired& fired) noexcept = 0;
 
-  std::uint64_t order_ = 0;   // of arming: equal instants fire in this order
-  Timer* child_ = nullptr;    // pairing heap: first child,
-  Timer* sibling_ = nullptr;  // next sibling,
-  Timer* before_ = nullptr;   // previous sibling, or the parent of a first child
+  // In a TimerQueue, whose pairing heap they make up:
+  std::uint64_t order_ = 0;  // of arming: equal instants fire in this order
+  Timer* child_ = nullptr;   // the first one
+  // In either:
+  Timer* before_ = nullptr;  // the previous sibling or neighbour; the parent of a first child
+  Timer* after_ = nullptr;   // the next one
+  // In a TimerWheel:
+  engine::SharedTimers* shared_ = nullptr;  // where it was armed last
+  std::uint16_t place_ = 0;                 // its slot
   bool armed_ = false;
-  engine::SharedTimers* shared_ = nullptr;  // where it was armed last, if other threads may fire it
 };
 
 }  // namespace weft

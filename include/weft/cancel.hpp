@@ -52,6 +52,13 @@ auto run_in(Fiber& self, CancelScope& scope, F&& f, Args&&... args)
   return {};
 }
 
+template <class F>
+auto run_until(Instant when, Instant now, F&& f) -> Scoped<std::invoke_result_t<F>> {
+  Fiber& self = fiber_with_scopes();
+  TimedScope scope{*self.io, self.scope, when, now};
+  return run_in(self, scope, std::forward<F>(f));
+}
+
 }  // namespace detail
 
 // Runs `f(scope)` in a scope of its own. Empty (false for void) when it was unwound because that
@@ -67,15 +74,14 @@ auto cancel_scope(F&& f) -> Scoped<std::invoke_result_t<F, CancelScope&>> {
 // earliest one counts. A deadline that has passed already still lets `f` run to its first wait.
 template <std::invocable F>
 auto deadline(Instant when, F&& f) -> Scoped<std::invoke_result_t<F>> {
-  Fiber& self = detail::fiber_with_scopes();
-  TimedScope scope{*self.io, self.scope, when};
-  return detail::run_in(self, scope, std::forward<F>(f));
+  return detail::run_until(when, Clock::now(), std::forward<F>(f));
 }
 
 // The same, counted from now.
 template <class Rep, class Period, std::invocable F>
 auto timeout(std::chrono::duration<Rep, Period> d, F&& f) -> Scoped<std::invoke_result_t<F>> {
-  return deadline(saturating_add(Clock::now(), to_duration(d)), std::forward<F>(f));
+  const Instant now = Clock::now();
+  return detail::run_until(saturating_add(now, to_duration(d)), now, std::forward<F>(f));
 }
 
 // Runs `f` until it ends or a stop is requested of `token`, from whichever thread.

@@ -113,8 +113,7 @@ class [[nodiscard]] Future {
   // The child's value, or its exception, or ChildCancelled. Waits for it. Cancel point. Once: a
   // second call throws std::logic_error.
   T get() {
-    detail::FutureBase::Ready ready{*state_};
-    wait(ready);
+    wait();
     switch (state_->take()) {
       case detail::FutureBase::Status::value:
         if constexpr (std::is_void_v<T>) return;
@@ -122,6 +121,15 @@ class [[nodiscard]] Future {
       case detail::FutureBase::Status::error: std::rethrow_exception(state_->error());
       default: throw ChildCancelled{};
     }
+  }
+  // Until get() would not wait. Cancel point; the second form returns false instead of throwing.
+  void wait() {
+    detail::FutureBase::Ready ready{*state_};
+    weft::wait(ready);
+  }
+  [[nodiscard]] bool wait(no_throw_t) {
+    detail::FutureBase::Ready ready{*state_};
+    return weft::wait(ready, no_throw);
   }
   // Whether get() would not wait.
   [[nodiscard]] bool ready() const noexcept {

@@ -42,6 +42,13 @@ enum class ErrorPolicy : std::uint8_t {
   collect,    // nothing; nursery() throws ChildErrors with all of them
 };
 
+// Which workers may run a child.
+enum class Migration : std::uint8_t {
+  free,           // any, and another after each wait
+  until_started,  // the one that runs it first, from then on
+  pinned,         // the one that it was spawned on; spawned by a thread: as until_started
+};
+
 struct NurseryOptions {
   Name name{};
   ErrorPolicy on_error = ErrorPolicy::fail_fast;
@@ -50,6 +57,9 @@ struct NurseryOptions {
   std::function<void(std::exception_ptr, FiberId)> on_suppressed{};
   std::size_t max_live = 0;    // children at a time; spawn() waits. 0: no limit
   std::size_t max_spawns = 0;  // children in all; one more throws BudgetExhausted. 0: no limit
+  // For children that use thread_local state or thread-bound libraries across waits. A worker that
+  // is busy elsewhere makes its pinned fibers wait. Of the children, not of theirs.
+  Migration migration = Migration::free;
 };
 
 // Thrown by nursery() when its body was unwound by the nursery's own cancellation, so that there is
@@ -97,7 +107,7 @@ struct NurseryResult {
 class Nursery final : public Home {
  public:
   // Starts `f` as a child fiber: it runs once, some time before nursery() returns, unless the
-  // nursery is cancelled first. Allocates nothing in the steady state (captures up to 160 bytes).
+  // nursery is cancelled first. Allocates nothing in the steady state (captures up to 152 bytes).
   // By the body, by children, or by a thread that one of them waits for. `f` is moved into the
   // child's frame; if that throws, nothing was spawned. Throws NurseryClosed or BudgetExhausted.
   // Never parks, unless NurseryOptions::max_live is reached: then it is a cancel point.
@@ -128,7 +138,7 @@ class Nursery final : public Home {
     if (!extras_) return try_admit(std::move(f));
     Permit permit = try_permit();
     return permit && with_budget([&] {
-             return try_admit(Limited<F>{std::move(f), std::move(permit)});
+             return try_admit(Limited<F>{std::move(f), std::move(permit)}, traits_of_children());
            });
   }
 
@@ -220,21 +230,24 @@ class Nursery final : public Home {
 
   [[nodiscard]] Io& io() const noexcept { return *owner_.io; }
   template <class F>
-  void admit(Name name, F&& f) {
+  void admit(Name name, F&& f, std::uint8_t traits = 0) {
     Fiber& child = make_fiber(io(), *this, std::forward<F>(f));
+    if (traits != 0) child.traits |= traits;
     if (!name.empty()) [[unlikely]] child.set_name(std::move(name));
     if (!start(child)) [[unlikely]] throw NurseryClosed{};
   }
   template <class F>
-  bool try_admit(F&& f) {
-    return start(make_fiber(io(), *this, std::forward<F>(f)));
+  bool try_admit(F&& f, std::uint8_t traits = 0) {
+    Fiber& child = make_fiber(io(), *this, std::forward<F>(f));
+    if (traits != 0) child.traits |= traits;
+    return start(child);
   }
   template <class F>
   void spawn_limited(Name name, F f) {
     Permit place = permit();
     with_budget([&] {
       if (!word_.is_open()) throw NurseryClosed{};  // while we waited
-      admit(std::move(name), Limited<F>{std::move(f), std::move(place)});
+      admit(std::move(name), Limited<F>{std::move(f), std::move(place)}, traits_of_children());
       return true;
     });
   }
@@ -252,6 +265,7 @@ class Nursery final : public Home {
     return spawned;
   }
   void return_budget() noexcept;
+  [[nodiscard]] std::uint8_t traits_of_children() const noexcept;
   // False: closed meanwhile, and the child is gone. The owner counts its own spawns without an
   // atomic.
   bool start(Fiber& child) {

@@ -4,6 +4,7 @@
 #include <weft/core/wait.hpp>
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace weft::this_fiber {
@@ -13,7 +14,10 @@ namespace weft::this_fiber {
 
 // Valid until the name changes or the fiber ends.
 [[nodiscard]] inline std::string_view name() noexcept { return Fiber::current().name(); }
-inline void set_name(Name name) noexcept { Fiber::current().set_name(std::move(name)); }
+inline void set_name(Name name) noexcept { Fiber::current().rename(std::move(name)); }
+// The names from the engine's root down to this fiber, such as "main/server/connection 7"; those
+// without a name are given by id, as in "main/#12". For messages: it climbs the tree.
+[[nodiscard]] std::string path();
 
 // Lets the others run; returns at once if there are none. Cancel point.
 [[gnu::always_inline]] inline void yield() {

@@ -6,6 +6,7 @@
 #include <weft/core/wait.hpp>
 
 #include <chrono>
+#include <optional>
 
 namespace weft {
 
@@ -68,6 +69,8 @@ class Ticker {
 
   // Waits for the next tick, and returns the instant it was due. Cancel point.
   Instant next();
+  // Empty: our scope was cancelled meanwhile, and nothing is thrown. No tick was taken.
+  [[nodiscard]] std::optional<Instant> next(no_throw_t);
   // The wait for it as an arm; tick() must be called when it has won.
   [[nodiscard]] Alarm on_tick() const noexcept { return Alarm{due_}; }
   Instant tick() noexcept;

@@ -4,6 +4,7 @@
 #include <weft/cancel.hpp>
 #include <weft/engine.hpp>
 #include <weft/event.hpp>
+#include <weft/fiber_local.hpp>
 #include <weft/future.hpp>
 #include <weft/inspect.hpp>
 #include <weft/nursery.hpp>

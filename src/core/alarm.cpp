@@ -42,6 +42,12 @@ Instant Ticker::next() {
   return tick();
 }
 
+std::optional<Instant> Ticker::next(no_throw_t) {
+  Alarm alarm{due_};
+  if (!wait(alarm, no_throw)) return std::nullopt;
+  return tick();
+}
+
 Instant Ticker::tick() noexcept {
   const Instant taken = due_;
   const Instant now = Clock::now();

@@ -114,19 +114,27 @@ void CancelScope::set_deadline(Instant when) noexcept {
   if (timed_) static_cast<TimedScope*>(this)->rearm();
 }
 
-TimedScope::TimedScope(Io& io, CancelScope* parent, Instant deadline) noexcept
-    : CancelScope(parent), io_(io) {
+TimedScope::TimedScope(Io& io, CancelScope* parent) noexcept : CancelScope(parent), io_(io) {
   timed_ = true;
-  set_deadline(deadline);
+}
+
+TimedScope::TimedScope(Io& io, CancelScope* parent, Instant deadline, Instant now) noexcept
+    : TimedScope(io, parent) {
+  deadline_ = deadline;
+  arm(now);
 }
 
 TimedScope::~TimedScope() { io_.disarm(*this); }
 
 void TimedScope::rearm() noexcept {
   io_.disarm(*this);
+  arm(io_.now());
+}
+
+void TimedScope::arm(Instant now) noexcept {
   when = deadline_;
   if (when == Instant::max()) return;
-  if (when <= io_.now()) cancel(CancelReason::timed_out);
+  if (when <= now) cancel(CancelReason::timed_out);
   else io_.arm(*this);
 }
 

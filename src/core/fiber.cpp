@@ -16,8 +16,32 @@ static_assert(offsetof(Fiber, room) + kRoomBytes[1] == kFrameBytes[1]);
 #endif
 
 void Fiber::set_name(Name name) noexcept {
-  if (name_owned) delete[] name_text;
-  name_text = std::move(name).release(name_owned);
+  if (traits & kNameOwned) delete[] name_text;
+  bool owned = false;
+  name_text = std::move(name).release(owned);
+  const int others = traits & ~(kNamed | kNameOwned);
+  traits = static_cast<std::uint8_t>(others | (name_text ? kNamed : 0) | (owned ? kNameOwned : 0));
+}
+
+namespace {
+
+// Few fibers rename themselves, and fewer are asked for their path meanwhile.
+Lock& name_lock(const Fiber& fiber) noexcept {
+  constexpr std::size_t kLocks = 64;
+  static constinit Lock locks[kLocks];
+  return locks[reinterpret_cast<std::uintptr_t>(&fiber) / kFrameBytes[0] % kLocks];
+}
+
+}  // namespace
+
+void Fiber::rename(Name name) noexcept {
+  const Locked locked{name_lock(*this)};
+  set_name(std::move(name));
+}
+
+std::string Fiber::copy_name() const {
+  const Locked locked{name_lock(*this)};
+  return std::string{name()};
 }
 
 Io& io() {

@@ -1,6 +1,7 @@
 #include <weft/core/thread.hpp>
 
 #include <weft/core/cancel_scope.hpp>
+#include <weft/core/locals.hpp>
 #include <weft/core/timer.hpp>
 #include <weft/core/waitable.hpp>
 
@@ -52,6 +53,7 @@ ThreadCarrier::ThreadCarrier(Fiber& frame) noexcept : fiber_(frame), strand_(fra
 }
 
 ThreadCarrier::~ThreadCarrier() {
+  if (strand_.locals) strand_.locals->release();
   fiber_.word.mark_ended(FiberState::done, Actor::fiber);
   fiber_.strand = nullptr;
   fiber_.io = nullptr;

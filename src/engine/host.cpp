@@ -73,12 +73,16 @@ void Host::mount() noexcept {
   base_ground_ = {};
   base_ground_.shadow.begin(true);
   current = &base_;
+  // What the calling thread has set, the root inherits.
+  if (auto* const outer = static_cast<const Carrier*>(previous_))
+    base_strand_.locals = outer->current->strand->locals;
   arch::set_thread_slot(this);
   signal_stack_.emplace();
 }
 
 void Host::unmount() noexcept {
   signal_stack_.reset();
+  base_strand_.locals = nullptr;  // it was only lent
   arch::set_thread_slot(previous_);
 }
 

@@ -115,6 +115,8 @@ void Scheduler::dismiss() noexcept {
 void Scheduler::inject(Fiber& fiber) noexcept {
   const Visitor visitor{*this};
   fiber.id = 0;  // it gets one from the worker that takes it
+  // To be pinned where it is spawned, but that is no worker: where it runs first, then.
+  if (fiber.is_pinned()) fiber.traits ^= kPinned | kSettles;
   injector.push(fiber);
   if (idle.must_be_told()) call_a_searcher();
 }
@@ -122,7 +124,8 @@ void Scheduler::inject(Fiber& fiber) noexcept {
 void Scheduler::send(Fiber& fiber) noexcept {
   const Visitor visitor{*this};
   Worker& last = *workers_[fiber.last_worker];
-  if (last.inbox.length() < policy::kInboxLong) return last.inbox.push(fiber);
+  if (fiber.is_pinned() || last.inbox.length() < policy::kInboxLong)
+    return last.inbox.push(fiber);
   injector.push(fiber);  // it has enough to do, or does not come to it
   if (idle.must_be_told()) call_a_searcher();
 }

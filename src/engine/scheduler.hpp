@@ -141,6 +141,7 @@ class Scheduler {
 
 inline void Worker::start(Fiber& fiber) {
   fiber.id = next_id();
+  if (fiber.is_pinned()) [[unlikely]] return start_pinned(fiber);
   std::size_t before = 0;
   {
     const Inside inside{gate_};
@@ -152,6 +153,8 @@ inline void Worker::start(Fiber& fiber) {
 
 inline Fiber* Worker::adopt(CancelScope& home, Departure how) noexcept {
   if (arch::kTsan || !exceptions->empty()) return nullptr;
+  // A child in place may leave with our stack, and we must not.
+  if (how == Departure::park && current->is_pinned()) [[unlikely]] return nullptr;
   if (__builtin_frame_address(0) <= current->strand->ground.in_place_floor) return nullptr;
   const bool fair = is_fair_turn();
   const Inside inside{gate_};

@@ -45,7 +45,7 @@ bool Worker::search() noexcept {
     if (!inbox.empty() || shared_.count.over()) return true;
     if (timers.soonest() <= now || take_injected(kInjectedAtOnce)) return true;
     for (unsigned i = 1; i < shared_.worker_count(); ++i)
-      if (steal_from(shared_.worker((index_ + i) % shared_.worker_count()), now)) return true;
+      if (steal_from(shared_.worker((number + i) % shared_.worker_count()), now)) return true;
     for (unsigned i = 0; i < kSpinsPerLook; ++i) Sync::spin();
   }
   return false;
@@ -86,7 +86,7 @@ Worker::Sight Worker::look_at(const Worker& victim, Instant now) const noexcept 
 
 // Only what was there at an earlier look and still is. The victim reads no clock; we do the timing.
 bool Worker::steal_from(Worker& victim, Instant now) noexcept {
-  Sight& before = sights_[victim.index_];
+  Sight& before = sights_[victim.number];
   Sight seen = look_at(victim, now);
   if (seen.still_as(before)) seen.ticked_at = before.ticked_at;
   const Duration waited = now - before.at;
@@ -132,7 +132,8 @@ std::size_t Worker::give_loot(Worker& thief, const Warrant& warrant) noexcept {
   if (count == 0 && warrant.stalled) {
     FiberList stranded = inbox.take_over();
     while (Fiber* const fiber = stranded.pop_front()) {
-      if (count < kLootMax) loot[count++] = fiber;
+      if (fiber->is_pinned()) inbox.push(*fiber);
+      else if (count < kLootMax) loot[count++] = fiber;
       else ready_.push(*fiber);
     }
     if (Fiber* const fiber = next_; fiber && count == 0) {
@@ -218,7 +219,7 @@ bool Worker::watch_round() noexcept {
   const Instant now = monotonic_now();
   bool found = shared_.fire_timers_elsewhere(*this, now) || take_injected(kInjectedAtOnce);
   for (unsigned i = 1; i < shared_.worker_count() && !found; ++i)
-    found = steal_from(shared_.worker((index_ + i) % shared_.worker_count()), now);
+    found = steal_from(shared_.worker((number + i) % shared_.worker_count()), now);
   return found;
 }
 

@@ -18,9 +18,10 @@ Worker::Worker(Scheduler& scheduler, Io& io, std::shared_ptr<arch::StackPool> st
                unsigned index)
     : Host(io, std::move(stacks)),
       shared_(scheduler),
-      index_(index),
       sights_(scheduler.worker_count()),
-      loot_(std::make_unique<std::array<Fiber*, kLootMax>>()) {}
+      loot_(std::make_unique<std::array<Fiber*, kLootMax>>()) {
+  number = static_cast<std::uint16_t>(index);
+}
 
 void Worker::run() noexcept {
   while (!shared_.count.over()) {
@@ -49,8 +50,11 @@ inline Fiber* Worker::pick(Departure how) noexcept {
   }
   turns_ = 0;
   if (!inbox.empty()) [[unlikely]] empty_inbox();
+  if (!pinned_.empty()) [[unlikely]]
+    if ((pinned_first_ = !pinned_first_)) return pinned_.pop_front();
   if (Fiber* const fiber = ready_.pop()) return fiber;
-  return fresh_.pop_newest();
+  if (Fiber* const fiber = fresh_.pop_newest()) return fiber;
+  return pinned_.pop_front();
 }
 
 // Now and then: time, and work that the usual order could starve.
@@ -82,7 +86,7 @@ void Worker::empty_inbox() noexcept {
   Inbox::Arrivals arrivals = inbox.take_all();
   while (Fiber* const fiber = arrivals.fibers.pop_front()) {
     name_newcomer(*fiber);
-    ready_.push(*fiber);
+    queue(*fiber);
   }
   called_ = called_ || arrivals.called;
   if (ready_.length() > 1) advertise(0);
@@ -96,6 +100,7 @@ void Worker::take_ids() noexcept {
 // ── work that comes in ──────────────────────────────────────────────────────────────────────────
 
 void Worker::resume(Fiber& fiber) noexcept {
+  if (fiber.is_pinned()) [[unlikely]] return resume_pinned(fiber);
   std::size_t before = 1;
   {
     const Inside inside{gate_};
@@ -115,9 +120,20 @@ void Worker::resume_all(FiberList fibers) noexcept {
   {
     const Inside inside{gate_};
     before = ready_.length();
-    while (Fiber* const fiber = fibers.pop_front()) ready_.push(*fiber);
+    while (Fiber* const fiber = fibers.pop_front()) queue(*fiber);
   }
   advertise(before);
+}
+
+void Worker::start_pinned(Fiber& fiber) noexcept {
+  fiber.last_worker = number;
+  pinned_.push_back(fiber);
+}
+
+// No gate: what is pinned is not for thieves.
+void Worker::resume_pinned(Fiber& fiber) noexcept {
+  if (fiber.last_worker == number) pinned_.push_back(fiber);
+  else shared_.worker(fiber.last_worker).inbox.push(fiber);
 }
 
 void Worker::consider_a_call(std::size_t queued_before) noexcept {

@@ -33,7 +33,7 @@ class Worker : public Host {
   void resume_all(FiberList fibers) noexcept;
   void requeue(Fiber& fiber) noexcept {
     const Inside inside{gate_};
-    ready_.push(fiber);
+    queue(fiber);
   }
 
   // Who runs while `self` is parked or gone. Never unprepared unless `finish`.
@@ -46,7 +46,7 @@ class Worker : public Host {
 
   // ── from any thread ─────────────────────────────────────────────────────────────────────────
 
-  [[nodiscard]] unsigned index() const noexcept { return index_; }
+  [[nodiscard]] unsigned index() const noexcept { return number; }
   alignas(64) Inbox inbox;  // others write here; our own things are on other lines
   SharedTimers timers;
 
@@ -98,8 +98,15 @@ class Worker : public Host {
   Fiber& successor_of_parked() noexcept;
   Fiber& successor_of_finished() noexcept;
   [[nodiscard]] bool living_wait() const noexcept {
-    return next_ || !ready_.empty() || !inbox.empty();
+    return next_ || !ready_.empty() || !inbox.empty() || !pinned_.empty();
   }
+  // Inside the gate.
+  void queue(Fiber& fiber) noexcept {
+    if (fiber.is_pinned()) [[unlikely]] return resume_pinned(fiber);
+    ready_.push(fiber);
+  }
+  [[gnu::cold, gnu::noinline]] void start_pinned(Fiber& fiber) noexcept;
+  [[gnu::cold, gnu::noinline]] void resume_pinned(Fiber& fiber) noexcept;
   void advertise(std::size_t queued_before) noexcept;
   [[gnu::cold, gnu::noinline]] void leave_the_search() noexcept;
   [[gnu::cold, gnu::noinline]] void consider_a_call(std::size_t queued_before) noexcept;
@@ -134,7 +141,6 @@ class Worker : public Host {
   }
 
   Scheduler& shared_;
-  const unsigned index_;
   Inspected<WorkerState> state_ = WorkerState::active;
 
   // Just woken: coupled fibers take turns without a queue.
@@ -145,6 +151,8 @@ class Worker : public Host {
   Gate gate_;                         // to next_, fresh_ and ready_
   FreshQueue fresh_;
   ReadyQueue ready_;
+  FiberList pinned_;                  // ours alone, and outside the gate
+  bool pinned_first_ = false;         // they and the others take turns
   FiberId next_id_ = 0;               // of those set aside for us,
   FiberId ids_end_ = 0;               // up to here
   std::uint32_t edges_ = 0;           // of surplus, since the last call

@@ -220,7 +220,8 @@ class Nursery::Slot final : public Waitable {
 Nursery::Nursery(Fiber& owner, NurseryOptions options)
     : Home(owner.scope), owner_(owner), name_(std::move(options.name)) {
   const bool plain = options.on_error == ErrorPolicy::fail_fast && !options.on_suppressed &&
-                     options.max_live == 0 && options.max_spawns == 0;
+                     options.max_live == 0 && options.max_spawns == 0 &&
+                     options.migration == Migration::free;
   if (!plain) extras_ = new Extras{std::move(options)};
 }
 
@@ -241,6 +242,14 @@ Nursery::Permit Nursery::permit() {
     throw;
   }
   return Permit{extras_};
+}
+
+std::uint8_t Nursery::traits_of_children() const noexcept {
+  switch (extras_->options.migration) {
+    case Migration::until_started: return kSettles;
+    case Migration::pinned: return kPinned;
+    default: return 0;
+  }
 }
 
 void Nursery::return_budget() noexcept {

@@ -76,13 +76,13 @@ void expect_size(FrameSize expected) {
 
 TEST(Closure, EverySizeFindsItsPlace) {
   static_assert(sizeof(Sized<32>) == 32 && sizeof(Sized<4096>) == 4096);
-  static_assert(kFits<Sized<160>> && !kFits<Sized<168>>);
+  static_assert(kFits<Sized<152>> && !kFits<Sized<160>>);
   on_both_engines([] {
     expect_size<16>(FrameSize::small);
     expect_size<32>(FrameSize::small);
     expect_size<40>(FrameSize::large);
-    expect_size<160>(FrameSize::large);
-    expect_size<168>(FrameSize::small);  // boxed: the frame holds a pointer
+    expect_size<152>(FrameSize::large);
+    expect_size<160>(FrameSize::small);  // boxed: the frame holds a pointer
     expect_size<4096>(FrameSize::small);
   });
 }
@@ -107,16 +107,16 @@ void spawn_bytes(Nursery& n) {
 }
 
 TEST(Closure, SizesBesideEachLimit) {
-  static_assert(kFits<Bytes<160>> && !kFits<Bytes<161>>);
+  static_assert(kFits<Bytes<152>> && !kFits<Bytes<153>>);
   on_both_engines([] {
     nursery([](Nursery& n) {
       spawn_bytes<1>(n);
       spawn_bytes<31>(n);
       spawn_bytes<32>(n);
       spawn_bytes<33>(n);
-      spawn_bytes<159>(n);
-      spawn_bytes<160>(n);
-      spawn_bytes<161>(n);
+      spawn_bytes<151>(n);
+      spawn_bytes<152>(n);
+      spawn_bytes<153>(n);
       spawn_bytes<4096>(n);
     });
   });

@@ -148,11 +148,14 @@ class CancelScope : public ListNode<CancelScope> {
 // A scope that is cancelled when its deadline passes.
 class TimedScope final : public CancelScope, private Timer {
  public:
-  TimedScope(Io& io, CancelScope* parent, Instant deadline = Instant::max()) noexcept;
+  // `now`, if the caller has just looked at the clock, saves a look.
+  TimedScope(Io& io, CancelScope* parent, Instant deadline, Instant now) noexcept;
+  TimedScope(Io& io, CancelScope* parent) noexcept;
   ~TimedScope();
 
  private:
   friend class CancelScope;
+  void arm(Instant now) noexcept;
   void rearm() noexcept;
   void fire(Fired& fired) noexcept override;
 

@@ -13,6 +13,7 @@ struct Carrier {
   Fiber* current = nullptr;                    // who runs on this thread now
   arch::ExceptionState* exceptions = nullptr;  // this thread's; the address never changes
   const Io* engine = nullptr;                  // whose fibers it carries
+  std::uint16_t number = 0;                    // among the engine's carriers
   FrameCache frames;
 
   // The calling thread's. A thread that never met weft becomes a carrier here.

@@ -3,6 +3,7 @@
 
 #include <weft/core/cancel_scope.hpp>
 #include <weft/core/carrier.hpp>
+#include <weft/core/locals.hpp>
 
 #include <exception>
 #include <memory>
@@ -13,7 +14,19 @@
 namespace weft {
 
 template <class F>
-inline constexpr bool kFits = sizeof(F) <= kRoomBytes[1] && alignof(F) <= 32;
+inline constexpr bool kFits = sizeof(F) <= kRoomBytes[1] - sizeof(Locals*) && alignof(F) <= 32;
+
+// A large frame ends with room for what its fiber inherits. Only there while it has kInherits.
+inline Locals*& inheritance(Fiber& fiber) noexcept {
+  auto* const end = static_cast<std::byte*>(fiber.room_at()) + kRoomBytes[1];
+  return *std::launder(reinterpret_cast<Locals**>(end - sizeof(Locals*)));
+}
+// Of a fiber that will not run.
+inline void disinherit(Fiber& fiber) noexcept {
+  if (!(fiber.traits & kInherits)) [[likely]] return;
+  fiber.traits = static_cast<std::uint8_t>(fiber.traits & ~kInherits);
+  inheritance(fiber)->release();
+}
 
 // The operations on an F that lives in a frame's room, or in a box the room points to.
 template <class F>
@@ -45,6 +58,22 @@ struct ClosureOf {
   static constexpr Closure kClosure{&run, &drop};
 };
 
+[[gnu::cold]] inline void bequeath(Locals& locals, Fiber& heir) noexcept {
+  locals.keep();
+  auto* const end = static_cast<std::byte*>(heir.room_at()) + kRoomBytes[1];
+  ::new (end - sizeof(Locals*)) Locals*(&locals);
+  heir.traits = static_cast<std::uint8_t>(heir.traits | kInherits);
+}
+
+// The first thing a fiber of some traits does.
+[[gnu::cold]] inline void begin(Fiber& fiber) noexcept {
+  const std::uint8_t traits = fiber.traits;
+  if (traits & kInherits) fiber.strand->locals = inheritance(fiber);
+  if (traits & kSettles) fiber.last_worker = Carrier::here().number;
+  const int settled = traits & kSettles ? kPinned : 0;
+  fiber.traits = static_cast<std::uint8_t>((traits & ~(kInherits | kSettles)) | settled);
+}
+
 // A new fiber of `io` in `home`, RUNNABLE but not yet started. Allocates nothing in the steady
 // state, unless F is larger than a large frame. If F's move throws, the frame is given back.
 template <class F>
@@ -53,7 +82,8 @@ Fiber& make_fiber(Io& io, Home& home, F&& callable) {
   constexpr FrameSize kSize = kFits<Stored> && sizeof(Stored) > kRoomBytes[0] ? FrameSize::large
                                                                               : FrameSize::small;
   Carrier& here = Carrier::here();
-  Fiber& fiber = here.frames.take(kSize);
+  Locals* const locals = here.current->strand->locals;
+  Fiber& fiber = here.frames.take(locals ? FrameSize::large : kSize);
   const auto construct = [&] {
     if constexpr (kFits<Stored>) ::new (fiber.room_at()) Stored(std::forward<F>(callable));
     else ::new (fiber.room_at()) Stored*(new Stored(std::forward<F>(callable)));
@@ -68,6 +98,7 @@ Fiber& make_fiber(Io& io, Home& home, F&& callable) {
       throw;
     }
   }
+  if (locals) [[unlikely]] bequeath(*locals, fiber);
   fiber.closure = &ClosureOf<Stored>::kClosure;
   fiber.scope = &home;
   fiber.io = &io;
@@ -81,11 +112,14 @@ Fiber& make_fiber(Io& io, Home& home, F&& callable) {
 inline void run_closure(Fiber& fiber) noexcept {
   if (fiber.scope->cancelled_before_start()) [[unlikely]] {
     fiber.closure->drop(fiber);
+    disinherit(fiber);
     fiber.word.mark_ended(FiberState::cancelled, Actor::worker);
     return static_cast<Home*>(fiber.scope)->child_cancelled();
   }
   fiber.word.mark_running();
+  if (fiber.traits & (kInherits | kSettles)) [[unlikely]] begin(fiber);
   const FiberState end = fiber.closure->run(fiber);
+  if (fiber.strand->locals) [[unlikely]] fiber.strand->locals->release();
   CancelScope::withdraw(*fiber.strand);
   if (end == FiberState::cancelled) [[unlikely]]
     static_cast<Home*>(fiber.scope)->child_cancelled();
@@ -97,13 +131,17 @@ inline void recycle_frame(Fiber& fiber, Carrier& here) noexcept {
   fiber.strand = nullptr;
   fiber.io = nullptr;
   fiber.attention.store(kAttendToEnrol, std::memory_order_relaxed);
-  if (fiber.name_text) [[unlikely]] fiber.set_name({});
+  if (fiber.traits != 0) [[unlikely]] {
+    fiber.set_name({});
+    fiber.traits = 0;
+  }
   here.frames.give(fiber);
 }
 
 // Undoes make_fiber() for a fiber that no engine took.
 inline void discard_fiber(Fiber& fiber) noexcept {
   fiber.closure->drop(fiber);
+  disinherit(fiber);
   recycle_frame(fiber, Carrier::here());
 }
 

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace weft::arch {
@@ -29,6 +30,7 @@ class CancelScope;
 class Fiber;
 class Home;
 class Io;
+class Locals;
 class Waitable;
 
 using FiberId = std::uint64_t;
@@ -56,12 +58,22 @@ struct Strand : ListNode<Strand> {  // linked in the scope it is enrolled in
   CancelScope* const home;                 // the scope it was spawned in; null: an OS thread's own
   CancelScope* enrolled = nullptr;  // written by the fiber alone, under the scope's lock
   Fiber* beneath = nullptr;         // in place: the joining fiber it was called by
+  Locals* locals = nullptr;         // what it has set or inherited
   union {
     arch::ExceptionState exceptions;  // while Fiber::exceptions_saved
   };
   union {
     std::span<Waitable* const> waiting_for;  // while parked: what to print
   };
+};
+
+// What few fibers are, and nobody has to look at one by one.
+enum Trait : std::uint8_t {
+  kNamed = 1,
+  kNameOwned = 2,
+  kInherits = 4,  // unborn, and its parent's Locals are in its frame
+  kSettles = 8,   // is pinned to the worker that runs it first
+  kPinned = 16,   // runs on `last_worker` alone
 };
 
 // One load of this word opens every public operation.
@@ -98,7 +110,7 @@ class alignas(64) Fiber {
   Atomic<std::uint16_t> attention{kAttendToEnrol};
   std::uint16_t last_worker = 0;    // where it parked: a wake from outside sends it there
   bool exceptions_saved = false;    // strand->exceptions is to be restored when it runs
-  bool name_owned = false;
+  std::uint8_t traits = 0;          // Trait; written by whoever owns the fiber at the time
   std::uint8_t size_class = 0;      // of the frame, see FramePool
   Var<std::uint8_t> on_stack;       // model builds race-check it as "this stack is in use" (F1)
   // ── second line: how it began ───────────────────────────────────────────────────────────────
@@ -118,7 +130,10 @@ class alignas(64) Fiber {
   static Fiber& current() noexcept;  // the running fiber; a plain thread's own if it is none
 
   [[nodiscard]] std::string_view name() const noexcept { return name_text ? name_text : ""; }
-  void set_name(Name name) noexcept;
+  void set_name(Name name) noexcept;  // by whoever alone knows the fiber: its spawner, its worker
+  void rename(Name name) noexcept;    // by itself, while its children may ask for its path
+  [[nodiscard]] std::string copy_name() const;
+  [[nodiscard]] bool is_pinned() const noexcept { return (traits & kPinned) != 0; }
   [[nodiscard]] bool is_thread() const noexcept { return strand && !strand->ground.stack; }
 };
 

@@ -13,7 +13,8 @@
 
 namespace weft {
 
-// Closures up to 32 bytes fit a small frame, up to 160 a large one. Larger ones are boxed.
+// Closures up to 32 bytes fit a small frame, up to 152 a large one, whose last word is for what
+// the fiber inherits. Larger ones are boxed.
 enum class FrameSize : std::uint8_t { small, large };
 inline constexpr std::size_t kFrameSizes = 2;
 inline constexpr std::size_t kFrameBytes[kFrameSizes] = {128, 256};

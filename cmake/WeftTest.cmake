@@ -1,5 +1,5 @@
-# weft_test, weft_model_test, weft_chaos_test, weft_command_test, weft_test_program: how a test comes
-# into the build.
+# weft_test, weft_model_test, weft_chaos_test, weft_command_test, weft_test_program: how a test
+# comes into the build.
 #
 # Labels say what a test is: unit (the default), model, sim, stress, arch, tidy, install. They also
 # say where it runs: `long` only in `make test-long`, `no-asan`, `no-tsan` and so on everywhere but
@@ -101,9 +101,7 @@ function(weft_test name)
     return()
   endif()
   weft_test_program(${name}
-    SOURCES ${arg_SOURCES}
-      ${PROJECT_SOURCE_DIR}/tests/support/dump_on_timeout.cpp
-      ${PROJECT_SOURCE_DIR}/tests/support/needs_chaos.cpp
+    SOURCES ${arg_SOURCES} ${weft_test_parts}
     LIBRARIES ${arg_LIBRARIES} weft_test_main
     DEFINITIONS ${arg_DEFINITIONS})
   weft_register_gtest(${name})

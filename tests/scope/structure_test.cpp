@@ -332,8 +332,8 @@ TEST(Structure, CloseRefusesTheBody) {
 TEST(Structure, CloseRefusesChildren) {
   everywhere([] {
     int refused = 0;
+    Event closed;  // outside: the child may come to it after the body has returned
     nursery([&](Nursery& n) {
-      Event closed;
       n.spawn([&n, &closed, &refused] {
         closed.wait();
         try {

@@ -1,5 +1,5 @@
 // Part of every test program on the library: with WEFT_TEST_NEEDS_CHAOS set, a run fails in which
-// chaos was not on. WEFT_CHAOS does nothing in some builds, and nothing without an engine of threads.
+// chaos was not on. WEFT_CHAOS does nothing in some builds, and nothing before the first FiberIo.
 #include <weft/base/chaos.hpp>
 
 #include <gtest/gtest.h>

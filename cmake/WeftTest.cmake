@@ -1,4 +1,5 @@
-# weft_test, weft_model_test, weft_command_test, weft_test_program: how a test comes into the build.
+# weft_test, weft_model_test, weft_chaos_test, weft_command_test, weft_test_program: how a test
+# comes into the build.
 #
 # Labels say what a test is: unit (the default), model, sim, stress, arch, tidy, install. They also
 # say where it runs: `long` only in `make test-long`, `no-asan`, `no-tsan` and so on everywhere but
@@ -100,7 +101,7 @@ function(weft_test name)
     return()
   endif()
   weft_test_program(${name}
-    SOURCES ${arg_SOURCES} $<TARGET_OBJECTS:weft_dump_on_timeout>
+    SOURCES ${arg_SOURCES} $<TARGET_OBJECTS:weft_test_parts>
     LIBRARIES ${arg_LIBRARIES} weft_test_main
     DEFINITIONS ${arg_DEFINITIONS})
   weft_register_gtest(${name})
@@ -139,6 +140,25 @@ function(weft_model_test name)
   endif()
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} weft_test_main)
   weft_register_gtest(${name})
+endfunction()
+
+# weft_chaos_test(<test> SEEDS ... FILTER gtest-filter [WORKERS n] [LABELS ...])
+# The program of a weft_test once more per seed, under WEFT_CHAOS: as chaos.<test>.<n>.<seed>. Fails
+# if chaos was not on. Chaos is part of checked builds; dev and two sanitizers are enough.
+function(weft_chaos_test test)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "WORKERS;FILTER" "SEEDS;LABELS")
+  if(NOT TARGET ${test} OR NOT WEFT_SPEC_ASSERT)
+    return()
+  endif()
+  if(NOT arg_WORKERS)
+    set(arg_WORKERS 4)
+  endif()
+  foreach(seed IN LISTS arg_SEEDS)
+    weft_command_test(chaos.${test}.${arg_WORKERS}.${seed} TIMEOUT 120
+      LABELS stress no-ubsan no-clang ${arg_LABELS}
+      COMMAND ${test} --gtest_brief=1 "--gtest_filter=${arg_FILTER}"
+      ENVIRONMENT WEFT_CHAOS=${seed} WEFT_WORKERS=${arg_WORKERS} WEFT_TEST_NEEDS_CHAOS=1)
+  endforeach()
 endfunction()
 
 # weft_command_test(<name> COMMAND ... [LABELS ...] [TIMEOUT seconds] [ENVIRONMENT ...] [SERIAL])

@@ -67,9 +67,12 @@ void load_environment() {
   static_cast<void>(on);
 }
 
+std::uint64_t steps_taken() noexcept { return detail::steps.load(std::memory_order_relaxed); }
+
 #else
 
 void load_environment() {}
+std::uint64_t steps_taken() noexcept { return 0; }
 
 #endif
 

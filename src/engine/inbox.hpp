@@ -8,6 +8,7 @@
 #pragma once
 
 #include <weft/base/chaos.hpp>
+#include <weft/base/mutant.hpp>
 #include <weft/base/sync.hpp>
 #include <weft/core/fiber.hpp>
 
@@ -104,6 +105,7 @@ class Inbox {
   }
   void tell(std::uint64_t what) noexcept {
     std::uint64_t head = head_.load(std::memory_order_relaxed);
+    if (mutant::kToldOnceIsEnough && (head & what) != 0) return;
     do {
       // Also when it is told already: release, pairs with take_all(); the worker sees our reason,
       // too.

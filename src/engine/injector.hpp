@@ -54,7 +54,8 @@ class InjectorOf {
       // acquire: a turn that has gone past us tells that head_ has, too.
       const std::uint64_t turn = slots_[at % kSlots].turn.load(std::memory_order_acquire);
       if (turn == at + 1) return false;
-      if (turn < at + 1) return beyond_.load(std::memory_order_relaxed) == 0;
+      if (turn < at + 1)
+        return mutant::kEmptyIgnoresOverflow || beyond_.load(std::memory_order_relaxed) == 0;
       at = head_.load(std::memory_order_relaxed);
     }
   }

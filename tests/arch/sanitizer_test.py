@@ -49,17 +49,22 @@ class Checked(unittest.TestCase):
             self.assertNotIn(text, done.stdout)
 
 
-@need("g++")
-class AddressSanitizer(Checked):
-    # The fake stack, where locals wait for a while after their function returned, is per fiber.
-    OPTIONS = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:abort_on_error=0"}
+class Sanitized(Checked):
+    """The victim, built by COMPILER with FLAG and run with OPTIONS; each subclass names its own."""
 
     @classmethod
     def setUpClass(cls):
-        cls.victim = build("g++", "-fsanitize=address")
+        cls.victim = build(cls.COMPILER, cls.FLAG)
 
     def run_victim(self, program):
         return run(self.victim, program, env=self.OPTIONS)
+
+
+@need("g++")
+class AddressSanitizer(Sanitized):
+    COMPILER, FLAG = "g++", "-fsanitize=address"
+    # The fake stack, where locals wait for a while after their function returned, is per fiber.
+    OPTIONS = {"ASAN_OPTIONS": "detect_stack_use_after_return=1:abort_on_error=0"}
 
     def test_programs_are_clean(self):
         for program in ("unwind-told", "abandon", "everything"):
@@ -86,15 +91,9 @@ class AddressSanitizer(Checked):
 
 
 @need("clang++")
-class ThreadSanitizer(Checked):
+class ThreadSanitizer(Sanitized):
+    COMPILER, FLAG = "clang++", "-fsanitize=thread"
     OPTIONS = {"TSAN_OPTIONS": "halt_on_error=1:atexit_sleep_ms=20:abort_on_error=0"}
-
-    @classmethod
-    def setUpClass(cls):
-        cls.victim = build("clang++", "-fsanitize=thread")
-
-    def run_victim(self, program):
-        return run(self.victim, program, env=self.OPTIONS)
 
     def test_programs_are_clean(self):
         for program in ("unwind-told", "abandon", "everything"):

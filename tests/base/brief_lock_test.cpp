@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-int scaled(int count) { return static_cast<int>(count / ::weft::testing::time_scale()); }
+using testing::scaled;
 
 TEST(BriefLock, IsOneFutexWord) { EXPECT_EQ(sizeof(Lock), sizeof(std::uint32_t)); }
 

@@ -22,28 +22,15 @@
 #include <type_traits>
 #include <vector>
 
+#include <support/engines.hpp>
+
 namespace weft {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
-
-void on_both_engines(const std::function<void()>& f) {
-  {
-    SCOPED_TRACE("FiberIo, one worker");
-    FiberIo{{.workers = 1}}.run(f);
-  }
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
-    SimIo{{.seed = seed}}.run(f);
-  }
-}
-
-// Returns when the others are blocked: for certain in simulation, else after many turns for each.
-void let_others_block() {
-  if (io().kind() == "SimIo") return settle();
-  for (int i = 0; i < 200; ++i) this_fiber::yield();
-}
+using testing::let_others_block;
+using testing::on_both_engines;
 
 // ── the tree as data ────────────────────────────────────────────────────────────────────────────
 

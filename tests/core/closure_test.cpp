@@ -17,25 +17,14 @@
 #include <string>
 #include <vector>
 
+#include <support/engines.hpp>
+#include <support/frames.hpp>
+
 namespace weft {
 namespace {
 
-void on_both_engines(const std::function<void()>& f) {
-  {
-    SCOPED_TRACE("FiberIo, one worker");
-    FiberIo{{.workers = 1}}.run(f);
-  }
-  SCOPED_TRACE("SimIo");
-  SimIo{{.seed = 1}}.run(f);
-}
-
-std::uint64_t live_frames() {
-  std::uint64_t count = 0;
-  for_each_frame(
-      [](Fiber& fiber, void* at) { *static_cast<std::uint64_t*>(at) += fiber.io != nullptr; },
-      &count);
-  return count;
-}
+using testing::frames_in_use;
+using testing::on_both_engines;
 
 // ── sizes ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -249,7 +238,7 @@ void expect_nothing_spawned() {
   SCOPED_TRACE(kPad);
   int alive = 0;
   int others = 0;
-  const std::uint64_t frames = live_frames();
+  const std::uint64_t frames = frames_in_use();
   nursery([&](Nursery& n) {
     n.spawn([&] { ++others; });
     EXPECT_THROW(n.spawn(ThrowsWhenMoved<kPad>{alive}), std::runtime_error);
@@ -260,7 +249,7 @@ void expect_nothing_spawned() {
   });
   EXPECT_EQ(others, 2);
   EXPECT_EQ(alive, 0);
-  EXPECT_EQ(live_frames(), frames) << "the frame was given back";
+  EXPECT_EQ(frames_in_use(), frames) << "the frame was given back";
 }
 
 TEST(Closure, IfItsMoveThrowsNothingWasSpawned) {

@@ -15,8 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include <support/frames.hpp>
+
 namespace weft {
 namespace {
+
+using testing::frames_in_use;
 
 std::uintptr_t address(const Fiber& fiber) { return reinterpret_cast<std::uintptr_t>(&fiber); }
 
@@ -131,15 +135,7 @@ TEST(FramePool, ThreadsShareOnePool) {
   for (int i = 0; i < 3; ++i) round();
   const std::uint64_t made = frames_made();
   for (int i = 0; i < 10; ++i) round();
-  EXPECT_LE(frames_made(), made + taken.size() * kFrames)
-      << "at most as many as are out at once";
-}
-
-// Frames in the hands of a fiber, an engine or a thread.
-std::size_t frames_in_use() {
-  const std::vector<Fiber*> all = every_frame();
-  return static_cast<std::size_t>(
-      std::count_if(all.begin(), all.end(), [](const Fiber* f) { return f->io != nullptr; }));
+  EXPECT_LE(frames_made(), made + taken.size() * kFrames) << "at most as many as are out at once";
 }
 
 TEST(FramePool, S0_1_1_AnEngineGivesBackEveryFrame) {

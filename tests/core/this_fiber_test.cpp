@@ -15,19 +15,13 @@
 #include <string>
 #include <vector>
 
+#include <support/engines.hpp>
+
 namespace weft {
 namespace {
 
 using ::testing::ElementsAre;
-
-void on_both_engines(const std::function<void()>& f) {
-  {
-    SCOPED_TRACE("FiberIo, one worker");
-    FiberIo{{.workers = 1}}.run(f);
-  }
-  SCOPED_TRACE("SimIo");
-  SimIo{{.seed = 3}}.run(f);
-}
+using testing::on_both_engines;
 
 TEST(ThisFiber, IdsAreUniqueWithinTheEnginesLife) {
   FiberIo io{{.workers = 1}};

@@ -23,23 +23,18 @@
 #include <thread>
 #include <vector>
 
+#include <support/frames.hpp>
+
 namespace weft {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::frames_in_use;
 using ::testing::HasSubstr;
 
 void on_a_thread(const std::function<void()>& f) { std::thread{f}.join(); }
-
-std::size_t frames_in_use() {
-  std::size_t count = 0;
-  for_each_frame(
-      [](Fiber& fiber, void* at) { *static_cast<std::size_t*>(at) += fiber.io != nullptr; },
-      &count);
-  return count;
-}
 
 // Leaves the pool full of frames that have been fibers, with names, ids and scopes of their own.
 void use_many_frames() {

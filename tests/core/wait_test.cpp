@@ -24,11 +24,16 @@
 #include <utility>
 #include <vector>
 
+#include <support/engines.hpp>
+
 namespace weft {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
+using testing::let_others_block;
+using testing::on_both_engines;
+using testing::on_workers;
 
 // A box for one value with a waitable that counts its verbs and can be made to misbehave.
 class Box {
@@ -106,12 +111,6 @@ class Box {
   List<Waitable> waiters_;
 };
 
-// Returns when the others are blocked: for certain in simulation, else after many turns for each.
-void let_others_block() {
-  if (io().kind() == "SimIo") return settle();
-  for (int i = 0; i < 200; ++i) this_fiber::yield();
-}
-
 template <class... Arms>
 std::size_t wait_any(Arms&... arms) {
   Waitable* const all[] = {&arms...};
@@ -119,22 +118,9 @@ std::size_t wait_any(Arms&... arms) {
 }
 
 // Each rule holds on every engine; on a plain thread, too, but for those that need a second fiber.
-void on_both_engines(const std::function<void()>& f) {
-  {
-    SCOPED_TRACE("FiberIo, one worker");
-    FiberIo{{.workers = 1}}.run(f);
-  }
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
-    SimIo{{.seed = seed}}.run(f);
-  }
-}
 void everywhere(const std::function<void()>& f) {
   on_both_engines(f);
-  {
-    SCOPED_TRACE("FiberIo, four workers");
-    FiberIo{{.workers = 4}}.run(f);
-  }
+  on_workers({4U}, f);
   SCOPED_TRACE("plain thread");
   std::thread{f}.join();
 }

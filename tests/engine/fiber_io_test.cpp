@@ -27,6 +27,9 @@
 #include <thread>
 #include <vector>
 
+#include <support/errors.hpp>
+#include <support/frames.hpp>
+
 namespace weft {
 namespace {
 
@@ -34,31 +37,15 @@ using namespace std::chrono_literals;
 using arch::fault::Site;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::frames_in_use;
 using ::testing::HasSubstr;
+using testing::text_of;
 
 constexpr bool kSanitized = arch::kAsan || arch::kTsan;
 
 struct Oddity {
   int number;
 };
-
-template <class Error, class F>
-std::string text_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing of the kind was thrown";
-}
-
-std::size_t frames_in_use() {
-  std::size_t count = 0;
-  for_each_frame(
-      [](Fiber& fiber, void* at) { *static_cast<std::size_t*>(at) += fiber.io != nullptr; },
-      &count);
-  return count;
-}
 
 std::size_t mappings() {
   std::ifstream maps{"/proc/self/maps"};

@@ -12,7 +12,7 @@
 namespace weft::engine {
 namespace {
 
-int scaled(int count) { return static_cast<int>(count / ::weft::testing::time_scale()) + 1; }
+using testing::scaled;
 
 TEST(Gate, TheOwnerComesAndGoes) {
   Gate gate;

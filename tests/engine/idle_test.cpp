@@ -11,7 +11,7 @@
 namespace weft::engine {
 namespace {
 
-int scaled(int count) { return static_cast<int>(count / ::weft::testing::time_scale()) + 1; }
+using testing::scaled;
 
 TEST(Idle, CountsSearchersUpToTheirMost) {
   Idle idle{8, 2};

@@ -11,38 +11,15 @@
 #include <thread>
 #include <vector>
 
+#include <support/frames.hpp>
 #include <support/watchdog.hpp>
 
 namespace weft::engine {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::Frames;
 using ::testing::IsEmpty;
-
-// Frames with ids, and home again at the end.
-class Frames {
- public:
-  explicit Frames(std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      Fiber& fiber = cache_.take(FrameSize::small);
-      fiber.id = i;
-      fibers_.push_back(&fiber);
-    }
-  }
-  ~Frames() {
-    for (Fiber* fiber : fibers_) {
-      fiber->id = 0;
-      cache_.give(*fiber);
-    }
-  }
-  Frames(const Frames&) = delete;
-  Frames& operator=(const Frames&) = delete;
-  Fiber& operator[](std::size_t i) { return *fibers_[i]; }
-
- private:
-  FrameCache cache_;
-  std::vector<Fiber*> fibers_;
-};
 
 std::vector<FiberId> ids(FiberList list) {
   std::vector<FiberId> all;

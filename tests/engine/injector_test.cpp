@@ -9,40 +9,14 @@
 #include <thread>
 #include <vector>
 
+#include <support/frames.hpp>
 #include <support/watchdog.hpp>
 
 namespace weft::engine {
 namespace {
 
-std::size_t scaled(std::size_t count) {
-  return static_cast<std::size_t>(static_cast<double>(count) / ::weft::testing::time_scale());
-}
-
-// Frames with ids, and home again at the end.
-class Frames {
- public:
-  explicit Frames(std::size_t count) {
-    fibers_.reserve(count);
-    for (std::size_t i = 0; i < count; ++i) {
-      Fiber& fiber = cache_.take(FrameSize::small);
-      fiber.id = i;
-      fibers_.push_back(&fiber);
-    }
-  }
-  ~Frames() {
-    for (Fiber* fiber : fibers_) {
-      fiber->id = 0;
-      cache_.give(*fiber);
-    }
-  }
-  Frames(const Frames&) = delete;
-  Frames& operator=(const Frames&) = delete;
-  Fiber& operator[](std::size_t i) { return *fibers_[i]; }
-
- private:
-  FrameCache cache_;
-  std::vector<Fiber*> fibers_;
-};
+using testing::Frames;
+using testing::scaled;
 
 TEST(Injector, IsFirstInFirstOut) {
   Frames frames{3};
@@ -90,7 +64,7 @@ TEST(Injector, NobodyOvertakesThoseThatDidNotFit) {
 }
 
 TEST(Injector, ABurstOfAMillionFromOneThread) {
-  const std::size_t burst = scaled(1'000'000);
+  const std::size_t burst = scaled<std::size_t>(1'000'000);
   Frames frames{burst};
   Injector injector;
   std::thread pusher{[&] {
@@ -105,7 +79,7 @@ TEST(Injector, ABurstOfAMillionFromOneThread) {
 }
 
 TEST(Injector, ABurstOfAMillionBeforeAnybodyLooks) {
-  const std::size_t burst = scaled(1'000'000);
+  const std::size_t burst = scaled<std::size_t>(1'000'000);
   Frames frames{burst};
   Injector injector;
   std::thread{[&] {
@@ -121,7 +95,7 @@ template <std::size_t kSlots>
 void expect_nothing_lost() {
   constexpr std::size_t kPushers = 3;
   constexpr std::size_t kPoppers = 3;
-  const std::size_t each = scaled(60'000);
+  const std::size_t each = scaled<std::size_t>(60'000);
   Frames frames{kPushers * each};
   InjectorOf<kSlots> injector;
   std::vector<std::atomic<int>> seen(kPushers * each);
@@ -154,7 +128,7 @@ TEST(Injector, SeveralPushersAndPoppersLoseNothingInASmallRing) { expect_nothing
 // One popper sees each pusher's fibers in that pusher's order, as long as the ring is not exceeded.
 TEST(Injector, EachPusherKeepsItsOrder) {
   constexpr std::size_t kPushers = 3;
-  const std::size_t each = scaled(30'000);
+  const std::size_t each = scaled<std::size_t>(30'000);
   Frames frames{kPushers * each};
   Injector injector;
   std::atomic<std::size_t> popped{0};
@@ -180,7 +154,7 @@ TEST(Injector, EachPusherKeepsItsOrder) {
 
 // empty() is the last look before a worker sleeps: it must not be fooled by somebody who pops.
 TEST(Injector, IsNotEmptyWhileSomethingStaysInIt) {
-  const std::size_t rounds = scaled(200'000);
+  const std::size_t rounds = scaled<std::size_t>(200'000);
   Frames frames{3};
   InjectorOf<8> injector;
   injector.push(frames[0]);

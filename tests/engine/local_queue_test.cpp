@@ -9,35 +9,12 @@
 #include <random>
 #include <vector>
 
+#include <support/frames.hpp>
+
 namespace weft::engine {
 namespace {
 
-// RUNNABLE frames with ids, and home again at the end.
-class Frames {
- public:
-  explicit Frames(std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) {
-      Fiber& fiber = cache_.take(FrameSize::small);
-      fiber.id = i;
-      fiber.word.mark_reborn();
-      fiber.word.mark_runnable(Actor::spawner);
-      fibers_.push_back(&fiber);
-    }
-  }
-  ~Frames() {
-    for (Fiber* fiber : fibers_) {
-      fiber->id = 0;
-      cache_.give(*fiber);
-    }
-  }
-  Frames(const Frames&) = delete;
-  Frames& operator=(const Frames&) = delete;
-  Fiber& operator[](std::size_t i) { return *fibers_[i]; }
-
- private:
-  FrameCache cache_;
-  std::vector<Fiber*> fibers_;
-};
+using testing::Frames;
 
 TEST(FreshQueue, TheNewestFromOneEndAndTheOldestFromTheOther) {
   Frames frames{5};

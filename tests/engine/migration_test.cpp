@@ -25,20 +25,15 @@
 #include <string>
 #include <vector>
 
+#include <support/engines.hpp>
 #include <support/watchdog.hpp>
 
 namespace weft {
 namespace {
 
 using namespace std::chrono_literals;
-
-int scaled(int count) {
-  return std::max(1, static_cast<int>(count / ::weft::testing::time_scale()));
-}
-
-void spin_until(const std::atomic<bool>& flag) {
-  while (!flag.load(std::memory_order_relaxed)) std::atomic_signal_fence(std::memory_order_seq_cst);
-}
+using testing::scaled;
+using testing::spin_until;
 
 // The thread that runs this line. Not pthread_self(): compilers may remember what that returned.
 [[gnu::noinline]] pid_t thread_here() { return ::gettid(); }

@@ -17,8 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-int scaled(int count) { return static_cast<int>(count / ::weft::testing::time_scale()) + 1; }
+using testing::scaled;
 
 class Probe final : public Timer {
  public:

@@ -17,6 +17,8 @@
 #include <thread>
 #include <vector>
 
+#include <support/errors.hpp>
+
 namespace weft {
 namespace {
 
@@ -24,18 +26,9 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::text_of;
 
 constexpr std::uint64_t kSeeds = 200;
-
-template <class Error, class F>
-std::string text_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing of the kind was thrown";
-}
 
 // ── run ─────────────────────────────────────────────────────────────────────────────────────────
 

@@ -33,6 +33,8 @@
 #include <vector>
 
 #include <support/child_process.hpp>
+#include <support/engines.hpp>
+#include <support/frames.hpp>
 #include <support/watchdog.hpp>
 
 namespace weft {
@@ -41,30 +43,17 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using testing::forked_fibonacci;
+using testing::frames_in_use;
 using ::testing::HasSubstr;
+using testing::scaled;
+using testing::spin_until;
 
 constexpr bool kSanitized = arch::kAsan || arch::kTsan;
-
-int scaled(int count) {
-  return std::max(1, static_cast<int>(count / ::weft::testing::time_scale()));
-}
-
-// What a fiber does that computes: it does not come to its worker's gate.
-void spin_until(const std::atomic<bool>& flag) {
-  while (!flag.load(std::memory_order_relaxed)) std::atomic_signal_fence(std::memory_order_seq_cst);
-}
 
 std::size_t threads_of_process() {
   const std::filesystem::directory_iterator tasks{"/proc/self/task"};
   return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
-}
-
-std::size_t frames_in_use() {
-  std::size_t count = 0;
-  for_each_frame(
-      [](Fiber& fiber, void* at) { *static_cast<std::size_t*>(at) += fiber.io != nullptr; },
-      &count);
-  return count;
 }
 
 std::string dump_of(Engine& engine) {
@@ -89,23 +78,11 @@ class Workers : public ::testing::TestWithParam<unsigned> {
 INSTANTIATE_TEST_SUITE_P(Of, Workers, ::testing::Values(1U, 2U, 4U, 16U),
                          ::testing::PrintToStringParamName());
 
-struct Fibonacci {
-  static int of(int n) {
-    if (n < 2) return n;
-    int a = 0;
-    int b = 0;
-    nursery([&, n](Nursery& children) {
-      children.spawn([&, n] { a = of(n - 1); });
-      b = of(n - 2);
-    });
-    return a + b;
-  }
-};
-
 TEST_P(Workers, ForkJoinGivesTheRightResult) {
   FiberIo io{options()};
   for (int round = 0; round < 3; ++round)
-    EXPECT_EQ(io.run([] { return Fibonacci::of(kSanitized ? 15 : 20); }), kSanitized ? 610 : 6'765);
+    EXPECT_EQ(io.run([] { return forked_fibonacci(kSanitized ? 15 : 20); }),
+              kSanitized ? 610 : 6'765);
 }
 
 TEST_P(Workers, EveryChildRunsOnce) {
@@ -195,7 +172,7 @@ TEST_P(Workers, AThreadThatCannotBeMadeFailsRunAndNothingIsLost) {
     while (threads_of_process() != threads) std::this_thread::yield();
     EXPECT_FALSE(io.post([] {})) << "it is not running";
   }
-  EXPECT_EQ(io.run([] { return Fibonacci::of(10); }), 55) << "with threads it works";
+  EXPECT_EQ(io.run([] { return forked_fibonacci(10); }), 55) << "with threads it works";
 }
 
 TEST_P(Workers, ExceptionsCrossWorkers) {
@@ -738,7 +715,7 @@ TEST_P(Workers, ADumpSaysSoWhenAFiberDoesNotGiveWay) {
     asker.join();
   });
   EXPECT_EQ(dump_of(io), "FiberIo: 0 fibers\n") << "the engine is none the worse";
-  EXPECT_EQ(io.run([] { return Fibonacci::of(10); }), 55);
+  EXPECT_EQ(io.run([] { return forked_fibonacci(10); }), 55);
 }
 
 }  // namespace

@@ -41,6 +41,8 @@ constexpr Guard kGuards[] = {
     {23, "injection is not slept through"},  // sleeper announces itself and looks, no fence
     {24, "injection is not slept through"},  // injecting thread looks for sleepers, no fence
     {25, "watch is roused"},                 // watch sleeps for good although somebody runs
+    {40, "injector's overflow is seen"},     // an empty ring is taken for an empty injector
+    {41, "both reasons are seen"},           // a second nudge releases nothing
 };
 
 // A program has the models of core in it, or those of the scheduler.

@@ -159,6 +159,37 @@ void inbox_is_taken_over(Program& p) {
   p.at_end([&s] { s.settle(1); });
 }
 
+// Two have a reason each, and say it before they nudge. Whichever nudge the worker takes last, it
+// sees both.
+struct Reasons {
+  engine::Inbox inbox;
+  std::array<Atomic<bool>, 2> said;
+
+  bool all_said() const {
+    return said[0].load(std::memory_order_relaxed) && said[1].load(std::memory_order_relaxed);
+  }
+  void work() {
+    while (!all_said()) {
+      if (inbox.lie_down()) {
+        inbox.sleep(nullptr);
+        inbox.get_up();
+      }
+      static_cast<void>(inbox.take_all());
+    }
+  }
+  void say(std::size_t i) {
+    said[i].store(true, std::memory_order_relaxed);
+    inbox.nudge();
+  }
+};
+
+void both_reasons_are_seen(Program& p) {
+  auto& s = p.make<Reasons>();
+  p.thread("worker", [&s] { s.work(); });
+  p.thread("nudger 1", [&s] { s.say(0); });
+  p.thread("nudger 2", [&s] { s.say(1); });
+}
+
 // ── the injector ────────────────────────────────────────────────────────────────────────────────
 
 struct Injected {
@@ -230,6 +261,18 @@ void injector_is_not_empty(Program& p) {
   p.thread("popper", [&s] { s.pop(); });
   p.thread("looker", [&s] { check(!s.injector.empty(), "one of two is still there"); });
   p.at_end([&s] { s.settle(2); });
+}
+
+// What did not fit into the ring is still there when the ring has run empty.
+void injector_overflow_is_seen(Program& p) {
+  auto& s = p.make<Injected>();
+  for (std::size_t i = 0; i < 3; ++i) s.push(i);
+  p.thread("popper", [&s] {
+    s.pop();
+    s.pop();
+  });
+  p.thread("looker", [&s] { check(!s.injector.empty(), "the third is still there"); });
+  p.at_end([&s] { s.settle(3); });
 }
 
 // ── idling ──────────────────────────────────────────────────────────────────────────────────────
@@ -555,10 +598,12 @@ constexpr std::array kSchedulerModels{
     SchedulerModel{{"call races push", call_races_push, true, kBound, 2}},
     SchedulerModel{{"call races nudge", call_races_nudge, true, kBound, 2}},
     SchedulerModel{{"inbox is taken over", inbox_is_taken_over, true, kBound, 1}, kSamples},
+    SchedulerModel{{"both reasons are seen", both_reasons_are_seen, true, kBound, 2}},
     SchedulerModel{{"injector, one each", injector_one_each}},
     SchedulerModel{{"injector goes round", injector_goes_round, true, kBound, 2}},
     SchedulerModel{{"injector overflows", injector_overflows, true, kBound, 1}, kSamples},
     SchedulerModel{{"injector is not empty", injector_is_not_empty}},
+    SchedulerModel{{"injector's overflow is seen", injector_overflow_is_seen}},
     SchedulerModel{{"injection is not slept through", injection_is_not_slept_through}},
     SchedulerModel{{"two inject at once", two_inject_at_once, true, kBound, 2}},
     SchedulerModel{{"two lie down, one injection", two_lie_down, true, kBound, 0}, kSamples},

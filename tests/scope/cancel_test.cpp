@@ -27,47 +27,19 @@
 #include <type_traits>
 #include <vector>
 
+#include <support/engines.hpp>
+#include <support/frames.hpp>
+
 namespace weft {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
-
-constexpr std::uint64_t kSeeds = arch::kTsan ? 40 : 200;
-
-void on_seeds(const std::function<void()>& f) {
-  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
-    SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
-    SimIo{{.seed = seed}}.run(f);
-  }
-}
-
-void on_workers(const std::function<void()>& f) {
-  for (const unsigned workers : {1U, 2U, 4U}) {
-    SCOPED_TRACE("FiberIo, workers: " + std::to_string(workers));
-    FiberIo{{.workers = workers}}.run(f);
-  }
-}
-
-void everywhere(const std::function<void()>& f) {
-  on_seeds(f);
-  on_workers(f);
-}
-
-// In simulation, for the only fiber: a timer that somebody left armed would move the clock.
-void expect_no_timer_left() {
-  const Instant before = Clock::now();
-  EXPECT_THROW(Event{}.wait(), Deadlock);
-  EXPECT_EQ(Clock::now(), before) << "a timer was left behind";
-}
-
-std::size_t frames_in_use() {
-  std::size_t count = 0;
-  for_each_frame(
-      [](Fiber& fiber, void* at) { *static_cast<std::size_t*>(at) += fiber.io != nullptr; },
-      &count);
-  return count;
-}
+using testing::everywhere;
+using testing::expect_no_timer_left;
+using testing::frames_in_use;
+using testing::on_seeds;
+using testing::on_workers;
 
 CancelScope& my_scope() { return *Fiber::current().scope; }
 

@@ -31,6 +31,9 @@
 #include <vector>
 
 #include <support/child_process.hpp>
+#include <support/engines.hpp>
+#include <support/errors.hpp>
+#include <support/frames.hpp>
 
 namespace weft {
 namespace {
@@ -38,64 +41,14 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::Each;
 using ::testing::ElementsAre;
+using testing::everywhere;
+using testing::expect_no_timer_left;
+using testing::frames_in_use;
 using ::testing::HasSubstr;
-
-constexpr std::uint64_t kSeeds = arch::kAsan || arch::kTsan ? 40 : 200;
-
-void on_seeds(const std::function<void()>& f) {
-  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
-    SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
-    SimIo{{.seed = seed}}.run(f);
-  }
-}
-
-void on_workers(const std::function<void()>& f) {
-  for (const unsigned workers : {1U, 2U, 4U}) {
-    SCOPED_TRACE("FiberIo, workers: " + std::to_string(workers));
-    FiberIo{{.workers = workers}}.run(f);
-  }
-}
-
-void everywhere(const std::function<void()>& f) {
-  on_seeds(f);
-  on_workers(f);
-}
-
-std::size_t frames_in_use() {
-  std::size_t count = 0;
-  for_each_frame(
-      [](Fiber& fiber, void* at) { *static_cast<std::size_t*>(at) += fiber.io != nullptr; },
-      &count);
-  return count;
-}
-
-// In simulation, for the only fiber: a timer that somebody left armed would move the clock.
-void expect_no_timer_left() {
-  const Instant before = Clock::now();
-  EXPECT_THROW(Event{}.wait(), Deadlock);
-  EXPECT_EQ(Clock::now(), before) << "a timer was left behind";
-}
-
-std::string what(const std::exception_ptr& error) {
-  try {
-    if (error) std::rethrow_exception(error);
-  } catch (const std::exception& thrown) {
-    return thrown.what();
-  } catch (...) {
-    return "not a std::exception";
-  }
-  return "no error";
-}
-
-template <class F>
-std::string thrown_by(F&& f) {
-  try {
-    f();
-  } catch (const std::exception& thrown) {
-    return thrown.what();
-  }
-  return "nothing";
-}
+using testing::on_seeds;
+using testing::on_workers;
+using testing::text_of;
+using testing::what;
 
 int sleep_and_return(Duration d, int value) {
   sleep_for(d);
@@ -197,11 +150,12 @@ TEST(Future, ASecondGetIsAnError) {
 TEST(Future, AnExceptionComesOutOfGetAndFailsTheNursery) {
   everywhere([] {
     std::string got;
-    const std::string thrown = thrown_by([&] {
+    const std::string thrown = text_of<std::exception>([&] {
       nursery([&](Nursery& n) {
         Future<int> future = n.async([]() -> int { throw std::runtime_error{"child"}; });
         // Kept from the nursery's cancellation, which comes at about the same time.
-        got = shielded([&] { return thrown_by([&] { static_cast<void>(future.get()); }); });
+        got = shielded(
+            [&] { return text_of<std::exception>([&] { static_cast<void>(future.get()); }); });
       });
     });
     EXPECT_EQ(got, "child");
@@ -215,7 +169,7 @@ TEST(Future, ASurvivorOfSuperviseReadsTheException) {
     EXPECT_THROW(nursery({.on_error = ErrorPolicy::supervise},
                          [&](Nursery& n) {
                            Future<void> future = n.async([] { throw std::runtime_error{"child"}; });
-                           got = thrown_by([&] { future.get(); });
+                           got = text_of<std::exception>([&] { future.get(); });
                            this_fiber::checkpoint();
                          }),
                  std::runtime_error);
@@ -447,7 +401,7 @@ TEST(All, TheFirstFailureCancelsTheOthers) {
     const std::size_t frames = frames_in_use();
     const Instant start = Clock::now();
     bool unwound = false;
-    EXPECT_EQ(thrown_by([&] {
+    EXPECT_EQ(text_of<std::exception>([&] {
                 static_cast<void>(all(
                     [&] {
                       const std::shared_ptr<void> mark{nullptr, [&](void*) { unwound = true; }};
@@ -537,7 +491,7 @@ TEST(Race, ItWaitsForALoserThatTakesItsTime) {
 TEST(Race, AnExceptionCountsAsFinishing) {
   on_seeds([] {
     const Instant start = Clock::now();
-    EXPECT_EQ(thrown_by([] {
+    EXPECT_EQ(text_of<std::exception>([] {
                 static_cast<void>(race([] { return sleep_and_return(5ms, 1); },
                                        [] { return sleep_and_fail(2ms, "first"); }));
               }),

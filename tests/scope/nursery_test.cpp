@@ -22,11 +22,17 @@
 #include <utility>
 #include <vector>
 
+#include <support/engines.hpp>
+
 namespace weft {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
+using testing::forked_fibonacci;
+using testing::let_others_block;
+using testing::on_seeds;
+using testing::on_workers;
 
 constexpr bool kSanitized = arch::kAsan || arch::kTsan;
 
@@ -35,32 +41,15 @@ constexpr std::size_t kDeepStack = kSanitized ? 8 * 1024 * 1024 : 1024 * 1024;
 
 // Where order or a fiber's standing still matters: one worker, and simulation.
 void on_both_engines(const std::function<void()>& f) {
-  {
-    SCOPED_TRACE("FiberIo, one worker");
-    FiberIo{{.workers = 1, .stack_bytes = kDeepStack}}.run(f);
-  }
-  for (std::uint64_t seed = 0; seed < 10; ++seed) {
-    SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
-    SimIo{{.seed = seed, .stack_bytes = kDeepStack}}.run(f);
-  }
+  on_workers({1U}, f, kDeepStack);
+  on_seeds(f, 10, kDeepStack);
 }
 
-void on_many_workers(const std::function<void()>& f) {
-  for (const unsigned workers : {2U, 4U, 16U}) {
-    SCOPED_TRACE("FiberIo, workers: " + std::to_string(workers));
-    FiberIo{{.workers = workers, .stack_bytes = kDeepStack}}.run(f);
-  }
-}
+void on_many_workers(const std::function<void()>& f) { on_workers({2U, 4U, 16U}, f, kDeepStack); }
 
 void on_every_engine(const std::function<void()>& f) {
   on_both_engines(f);
   on_many_workers(f);
-}
-
-// Returns when the others are blocked: for certain in simulation, else after many turns for each.
-void let_others_block() {
-  if (io().kind() == "SimIo") return settle();
-  for (int i = 0; i < 200; ++i) this_fiber::yield();
 }
 
 struct Oddity {
@@ -825,21 +814,9 @@ TEST(JoinInPlace, FallsBackToAStackOfItsOwnWhenRoomRunsOut) {
 }
 
 TEST(JoinInPlace, ADeepTreeOfForksAndJoins) {
-  struct Fibonacci {
-    static int of(int n) {
-      if (n < 2) return n;
-      int a = 0;
-      int b = 0;
-      nursery([&, n](Nursery& children) {
-        children.spawn([&, n] { a = of(n - 1); });
-        b = of(n - 2);
-      });
-      return a + b;
-    }
-  };
-  FiberIo{{.workers = 1}}.run([] { EXPECT_EQ(Fibonacci::of(20), 6'765); });
-  on_many_workers([] { EXPECT_EQ(Fibonacci::of(18), 2'584); });
-  SimIo{}.run([] { EXPECT_EQ(Fibonacci::of(12), 144); });
+  FiberIo{{.workers = 1}}.run([] { EXPECT_EQ(forked_fibonacci(20), 6'765); });
+  on_many_workers([] { EXPECT_EQ(forked_fibonacci(18), 2'584); });
+  SimIo{}.run([] { EXPECT_EQ(forked_fibonacci(12), 144); });
 }
 
 TEST(JoinInPlace, WhenTheChildIsCancelledBeforeItsStartTheClosureIsDropped) {

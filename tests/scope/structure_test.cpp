@@ -29,6 +29,9 @@
 #include <vector>
 
 #include <support/child_process.hpp>
+#include <support/engines.hpp>
+#include <support/errors.hpp>
+#include <support/frames.hpp>
 
 namespace weft {
 namespace {
@@ -38,65 +41,18 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Kind = NurseryResult::Kind;
+using testing::everywhere;
+using testing::expect_no_timer_left;
+using testing::frames_in_use;
+using testing::let_others_block;
+using testing::on_seeds;
+using testing::on_workers;
+using testing::what;
 
 constexpr bool kSanitized = arch::kAsan || arch::kTsan;
-constexpr std::uint64_t kSeeds = arch::kTsan ? 40 : 200;
 
 // Deep recursion needs more room where a sanitizer pads every frame.
 constexpr std::size_t kDeepStack = kSanitized ? 8 * 1024 * 1024 : 1024 * 1024;
-
-void on_seeds(const std::function<void()>& f, std::uint64_t seeds = kSeeds) {
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
-    SimIo{{.seed = seed}}.run(f);
-  }
-}
-
-void on_workers(const std::function<void()>& f) {
-  for (const unsigned workers : {1U, 2U, 4U}) {
-    SCOPED_TRACE("FiberIo, workers: " + std::to_string(workers));
-    FiberIo{{.workers = workers}}.run(f);
-  }
-}
-
-void everywhere(const std::function<void()>& f) {
-  on_seeds(f);
-  on_workers(f);
-}
-
-bool simulated() { return io().kind() == "SimIo"; }
-
-// Returns when the others are blocked: for certain in simulation, else after many turns for each.
-void let_others_block() {
-  if (simulated()) return settle();
-  for (int i = 0; i < 200; ++i) this_fiber::yield();
-}
-
-// In simulation, for the only fiber: a timer that somebody left armed would move the clock.
-void expect_no_timer_left() {
-  const Instant before = Clock::now();
-  EXPECT_THROW(Event{}.wait(), Deadlock);
-  EXPECT_EQ(Clock::now(), before) << "a timer was left behind";
-}
-
-std::size_t frames_in_use() {
-  std::size_t count = 0;
-  for_each_frame(
-      [](Fiber& fiber, void* at) { *static_cast<std::size_t*>(at) += fiber.io != nullptr; },
-      &count);
-  return count;
-}
-
-std::string what(const std::exception_ptr& error) {
-  try {
-    if (error) std::rethrow_exception(error);
-  } catch (const std::exception& thrown) {
-    return thrown.what();
-  } catch (...) {
-    return "not a std::exception";
-  }
-  return "no error";
-}
 
 [[noreturn]] void fail(const char* text) { throw std::runtime_error{text}; }
 
@@ -376,8 +332,8 @@ TEST(Structure, CloseRefusesTheBody) {
 TEST(Structure, CloseRefusesChildren) {
   everywhere([] {
     int refused = 0;
+    Event closed;  // outside: the child may come to it after the body has returned
     nursery([&](Nursery& n) {
-      Event closed;
       n.spawn([&n, &closed, &refused] {
         closed.wait();
         try {

@@ -19,19 +19,15 @@
 #include <string>
 #include <vector>
 
+#include <support/engines.hpp>
+
 namespace weft {
 namespace {
 
 using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 using Missed = Ticker::Missed;
-
-void on_seeds(const std::function<void()>& f) {
-  for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
-    SimIo{{.seed = seed}}.run(f);
-  }
-}
+using testing::on_seeds;
 
 struct Tick {
   Duration due;    // what next() returned

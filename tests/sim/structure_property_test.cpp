@@ -32,6 +32,8 @@
 #include <utility>
 #include <vector>
 
+#include <support/frames.hpp>
+
 namespace weft {
 namespace {
 
@@ -288,7 +290,7 @@ class Run {
   // What was seen; the complaints are about rules that need no model.
   std::vector<Ending> play(std::uint64_t seed) {
     SimIo{{.seed = seed}}.run([&] {
-      const std::size_t frames = count_frames();
+      const std::size_t frames = testing::frames_in_use();
       start_ = Clock::now();
       try {
         run_wrapped(0, nullptr);
@@ -296,7 +298,7 @@ class Run {
         complain("Cancelled left the root");
       } catch (...) {
       }
-      if (count_frames() != frames) complain("frames were left behind");
+      if (testing::frames_in_use() != frames) complain("frames were left behind");
       const Instant end = Clock::now();
       try {
         Event{}.wait();
@@ -383,14 +385,6 @@ class Run {
     ended_[i] = true;
     for (const std::size_t child : tree_[i].children)
       if (!ended_[child]) complain("node " + std::to_string(i) + " ended before its child");
-  }
-
-  static std::size_t count_frames() {
-    std::size_t count = 0;
-    for_each_frame(
-        [](Fiber& fiber, void* at) { *static_cast<std::size_t*>(at) += fiber.io != nullptr; },
-        &count);
-    return count;
   }
 
   void complain(const std::string& what) { complaints_ += what + "\n"; }

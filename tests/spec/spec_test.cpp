@@ -416,9 +416,9 @@ TEST(Tables, EnumsPrintDistinctNames) {
 TEST(Mutants, AreNumberedNamedAndAsleep) {
   EXPECT_EQ(mutant::kActive, 0) << "a mutant in a test of the product";
   std::set<std::string_view> names;
-  for (std::size_t i = 0; i < mutant::kMutants.size(); ++i) {
-    const mutant::Mutant& each = mutant::kMutants[i];
-    EXPECT_EQ(each.id, static_cast<int>(i) + 1);
+  int before = 0;  // ids may have gaps: they are given out in blocks
+  for (const mutant::Mutant& each : mutant::kMutants) {
+    EXPECT_GT(each.id, std::exchange(before, each.id));
     EXPECT_TRUE(names.insert(each.name).second) << each.name;
     EXPECT_TRUE(each.name.starts_with('k')) << each.name;
     EXPECT_FALSE(each.change.empty());

@@ -27,10 +27,7 @@ namespace weft {
 namespace {
 
 using namespace std::chrono_literals;
-
-int scaled(int count) {
-  return std::max(1, static_cast<int>(count / ::weft::testing::time_scale()));
-}
+using testing::scaled;
 
 // Each with several numbers of workers; what is counted is counted by fibers on any of them.
 class Stress : public ::testing::TestWithParam<unsigned> {

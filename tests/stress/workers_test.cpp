@@ -28,10 +28,7 @@ namespace weft {
 namespace {
 
 using namespace std::chrono_literals;
-
-int scaled(int count) {
-  return std::max(1, static_cast<int>(count / ::weft::testing::time_scale()));
-}
+using testing::scaled;
 
 class WorkersStress : public ::testing::TestWithParam<unsigned> {
  protected:

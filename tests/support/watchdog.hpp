@@ -6,6 +6,7 @@
 // name printed on stderr, the callbacks below run, and the process dies by SIGABRT.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 
 namespace weft::testing {
@@ -19,6 +20,12 @@ void on_timeout(std::function<void()> dump);
 
 // The factor that WEFT_TEST_TIME_SCALE asks for, at least 1: for limits that tests set themselves.
 [[nodiscard]] double time_scale();
+
+// As much of `count` as there is time for, at least 1: how often a test repeats what it does.
+template <class Number>
+[[nodiscard]] Number scaled(Number count) {
+  return std::max(Number{1}, static_cast<Number>(static_cast<double>(count) / time_scale()));
+}
 
 // Whether models and other open-ended searches have the long budget (WEFT_MODEL_BUDGET=long).
 [[nodiscard]] bool long_budget();

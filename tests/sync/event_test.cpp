@@ -18,36 +18,20 @@
 #include <thread>
 #include <vector>
 
+#include <support/engines.hpp>
+
 namespace weft {
 namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-
-// Where order or a fiber's standing still matters: one worker, and simulation.
-void on_both_engines(const std::function<void()>& f) {
-  {
-    SCOPED_TRACE("FiberIo, one worker");
-    FiberIo{{.workers = 1}}.run(f);
-  }
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
-    SimIo{{.seed = seed}}.run(f);
-  }
-}
+using testing::let_others_block;
+using testing::on_both_engines;
+using testing::on_workers;
 
 void on_every_engine(const std::function<void()>& f) {
   on_both_engines(f);
-  for (const unsigned workers : {2U, 4U, 16U}) {
-    SCOPED_TRACE("FiberIo, workers: " + std::to_string(workers));
-    FiberIo{{.workers = workers}}.run(f);
-  }
-}
-
-// Returns when the others are blocked: for certain in simulation, else after many turns for each.
-void let_others_block() {
-  if (io().kind() == "SimIo") return settle();
-  for (int i = 0; i < 200; ++i) this_fiber::yield();
+  on_workers({2U, 4U, 16U}, f);
 }
 
 TEST(Event, IsAFlag) {

@@ -42,4 +42,8 @@ inline bool strikes(std::uint32_t) noexcept { return false; }
 // is set and not a whole number. Builds without chaos ignore it.
 void load_environment();
 
+// How many steps and decisions were taken with chaos on, in this process: 0 without chaos. What
+// runs under chaos looks here whether it does.
+std::uint64_t steps_taken() noexcept;
+
 }  // namespace weft::chaos

@@ -45,6 +45,8 @@ inline constexpr bool kInjectorTurnRelaxed = kActive == 22;
 inline constexpr bool kSleepAnnouncedUnfenced = kActive == 23;
 inline constexpr bool kInjectionUnfenced = kActive == 24;
 inline constexpr bool kWatchSleepsRegardless = kActive == 25;
+inline constexpr bool kEmptyIgnoresOverflow = kActive == 40;
+inline constexpr bool kToldOnceIsEnough = kActive == 41;
 
 struct Mutant {
   int id;
@@ -103,8 +105,17 @@ inline constexpr std::array kMutants{
            "explorer: deadlock"},
     Mutant{25, "kWatchSleepsRegardless", "the watch sleeps for good although somebody runs",
            "explorer: deadlock"},
+    Mutant{40, "kEmptyIgnoresOverflow", "an injector with an empty ring calls itself empty",
+           "explorer: empty although nobody has taken it"},
+    Mutant{41, "kToldOnceIsEnough", "who finds an inbox nudged already returns without RMW",
+           "explorer: deadlock"},
 };
 
-static_assert(kActive >= 0 && kActive <= static_cast<int>(kMutants.size()), "no such mutant");
+constexpr bool exists(int id) {
+  for (const Mutant& mutant : kMutants)
+    if (mutant.id == id) return true;
+  return false;
+}
+static_assert(kActive == 0 || exists(kActive), "no such mutant");
 
 }  // namespace weft::mutant

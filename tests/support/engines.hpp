@@ -1,0 +1,88 @@
+// The same test on several engines, and what a test asks of the engine it is on.
+#pragma once
+
+#include <weft/arch/sanitizer.hpp>
+#include <weft/core/error.hpp>
+#include <weft/engine.hpp>
+#include <weft/event.hpp>
+#include <weft/nursery.hpp>
+#include <weft/sim.hpp>
+#include <weft/this_fiber.hpp>
+#include <weft/time.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <string>
+
+namespace weft::testing {
+
+// How many schedules a test tries in simulation; sanitizers take longer for each.
+inline constexpr std::uint64_t kSeeds = arch::kTsan ? 40 : arch::kAsan ? 100 : 200;
+
+inline void on_seeds(const std::function<void()>& f, std::uint64_t seeds = kSeeds,
+                     std::size_t stack_bytes = SimOptions{}.stack_bytes) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
+    SimIo{{.seed = seed, .stack_bytes = stack_bytes}}.run(f);
+  }
+}
+
+inline void on_workers(std::initializer_list<unsigned> numbers, const std::function<void()>& f,
+                       std::size_t stack_bytes = Options{}.stack_bytes) {
+  for (const unsigned workers : numbers) {
+    SCOPED_TRACE("FiberIo, workers: " + std::to_string(workers));
+    FiberIo{{.workers = workers, .stack_bytes = stack_bytes}}.run(f);
+  }
+}
+inline void on_workers(const std::function<void()>& f) { on_workers({1U, 2U, 4U}, f); }
+
+// Where order or a fiber's standing still matters: one worker, and simulation.
+inline void on_both_engines(const std::function<void()>& f) {
+  on_workers({1U}, f);
+  on_seeds(f, 20);
+}
+
+// What fibers of `f` share, two workers may touch at once.
+inline void everywhere(const std::function<void()>& f) {
+  on_seeds(f);
+  on_workers(f);
+}
+
+[[nodiscard]] inline bool simulated() { return io().kind() == "SimIo"; }
+
+// Returns when the others are blocked: for certain in simulation, else after many turns for each.
+inline void let_others_block() {
+  if (simulated()) return settle();
+  for (int i = 0; i < 200; ++i) this_fiber::yield();
+}
+
+// In simulation, for the only fiber: a timer that somebody left armed would move the clock.
+inline void expect_no_timer_left() {
+  const Instant before = Clock::now();
+  EXPECT_THROW(Event{}.wait(), Deadlock);
+  EXPECT_EQ(Clock::now(), before) << "a timer was left behind";
+}
+
+// What a fiber does that computes: it does not come to its worker's gate.
+inline void spin_until(const std::atomic<bool>& flag) {
+  while (!flag.load(std::memory_order_relaxed)) std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+// A fork and a join for each call but the last ones.
+inline int forked_fibonacci(int n) {
+  if (n < 2) return n;
+  int a = 0;
+  int b = 0;
+  nursery([&, n](Nursery& children) {
+    children.spawn([&, n] { a = forked_fibonacci(n - 1); });
+    b = forked_fibonacci(n - 2);
+  });
+  return a + b;
+}
+
+}  // namespace weft::testing

@@ -298,8 +298,8 @@ void Supervisor::Core::settle(Child& child) {
   forget(child);
 }
 
-// It ended on the way to a restart of its group, or to the end of all. Told to, or failed, it starts
-// with its group; returned before it was told, it is done.
+// It ended on the way to a restart of its group, or to the end of all. Told to, or failed, it
+// starts with its group; returned before it was told, it is done.
 void Supervisor::Core::settle_doomed(Child& child, const std::exception_ptr& error) {
   if (error) suppress(child.name.view(), error);
   const bool done = !child.told && !error && child.restart == Restart::on_failure;

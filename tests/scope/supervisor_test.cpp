@@ -1269,15 +1269,27 @@ TEST(Supervisor, OptionsThatMakeNoSenseAreRefusedByName) {
 TEST(Supervisor, ADeadlockEndsItAndIsNoReasonToRestart) {
   on_seeds([] {
     int runs = 0;
-    EXPECT_THROW(supervise({.name = "s"},
-                           [&](Supervisor& s) {
-                             s.child("stuck", [&] {
-                               ++runs;
-                               Event{"never"}.wait();
-                             });
-                           }),
-                 Deadlock);
+    const auto stuck = [&](Supervisor& s) {
+      s.child("stuck", [&] {
+        ++runs;
+        Event{"never"}.wait();
+      });
+    };
+    EXPECT_THAT(text_of<Deadlock>([&] { supervise({.name = "s"}, stuck); }),
+                AllOf(HasSubstr("\"stuck\" on event wait \"never\""),
+                      HasSubstr("\"supervisor\" on children \"s\"")));
     EXPECT_EQ(runs, 1);
+  });
+}
+
+TEST(Supervisor, NoStackForAChildFailsTheSupervisor) {
+  FiberIo{{.workers = 1, .max_fibers = 6}}.run([] {
+    const SupervisorOptions options{.on_suppressed = [](std::string_view, std::exception_ptr) {}};
+    EXPECT_THROW(supervise(options,
+                           [](Supervisor& s) {
+                             for (int i = 0; i < 20; ++i) s.child("waits", forever);
+                           }),
+                 OutOfStacks);
   });
 }
 

@@ -65,7 +65,8 @@ struct RestartEvent {
 struct SupervisorOptions {
   Name name{};
   Strategy strategy = Strategy::one_for_one;
-  // One restart more than max_restarts within this time is one too many. A group counts once.
+  // One restart more than max_restarts within this time is one too many. A group counts once. The
+  // largest number of its type: none is too many, and they are not counted.
   std::size_t max_restarts = 3;
   Duration within = std::chrono::seconds{5};
   Backoff backoff{};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 namespace weft {
@@ -107,6 +108,7 @@ Duration Streak::next_delay(const SupervisorOptions& options, Instant now) {
 }
 
 bool Intensity::one_more(const SupervisorOptions& options, Instant now) {
+  if (options.max_restarts == std::numeric_limits<std::size_t>::max()) return true;
   while (!recent_.empty() && now - recent_.front() >= options.within) recent_.pop_front();
   if (recent_.size() >= options.max_restarts) return false;
   recent_.push_back(now);

@@ -21,7 +21,6 @@
 #include <cstdio>
 #include <iterator>
 #include <map>
-#include <vector>
 
 namespace weft {
 
@@ -42,7 +41,8 @@ class Supervisor::Core {
   [[nodiscard]] std::size_t restarts() const noexcept {
     return restarts_.load(std::memory_order_relaxed);
   }
-  [[nodiscard]] std::size_t live() const noexcept { return live_.load(std::memory_order_relaxed); }
+  // acquire: pairs with forget(); who sees that a child is gone sees what it did.
+  [[nodiscard]] std::size_t live() const noexcept { return live_.load(std::memory_order_acquire); }
 
  private:
   using Order = std::uint64_t;
@@ -73,7 +73,7 @@ class Supervisor::Core {
   // On the manager's fiber.
   void manage();
   void take_news();
-  Child* take_ended();
+  Child* take(List<Child>& from);
   [[nodiscard]] bool nobody_left();
   void settle(Child& child);
   void settle_doomed(Child& child, const std::exception_ptr& error);
@@ -110,7 +110,7 @@ class Supervisor::Core {
   bool closed_ = false;  // takes no more children
   bool stop_ = false;
   bool body_ended_ = false;
-  std::vector<std::unique_ptr<Child>> added_;
+  List<Child> added_;  // and owned
   List<Child> ended_;
   WaitList waiters_;
 
@@ -149,11 +149,13 @@ void Supervisor::Core::add(ChildOptions options, std::unique_ptr<detail::ChildFu
   FiberList woken;
   {
     const Locked locked{lock_};
-    if (closed_) throw SupervisorStopped{};
-    added_.push_back(std::move(child));
-    live_.fetch_add(1, std::memory_order_relaxed);
-    notify(woken);
+    if (!closed_) {
+      added_.push_back(*child.release());
+      live_.fetch_add(1, std::memory_order_relaxed);
+      notify(woken);
+    }
   }
+  if (child) throw SupervisorStopped{};
   resume_all(std::move(woken));
 }
 
@@ -245,7 +247,7 @@ class Supervisor::Core::Change final : public Waitable {
 void Supervisor::Core::manage() {
   for (;;) {
     take_news();
-    while (Child* const child = take_ended()) settle(*child);
+    while (Child* const child = take(ended_)) settle(*child);
     if (ending_ != Ending::none && running_ == 0) return finish();
     tell_the_next();
     const Instant due = start_those_due();
@@ -255,15 +257,14 @@ void Supervisor::Core::manage() {
 }
 
 void Supervisor::Core::take_news() {
-  std::vector<std::unique_ptr<Child>> added;
   bool stop = false;
   {
     const Locked locked{lock_};
     changed_ = false;
-    added.swap(added_);
     stop = stop_;
   }
-  for (std::unique_ptr<Child>& child : added) {
+  while (Child* const added = take(added_)) {
+    std::unique_ptr<Child> child{added};
     child->order = ++last_order_;
     Child& one = *children_.emplace(child->order, std::move(child)).first->second;
     await_start(one, Instant{});
@@ -277,9 +278,9 @@ bool Supervisor::Core::nobody_left() {
   return children_.empty() && body_ended_ && added_.empty();
 }
 
-Supervisor::Core::Child* Supervisor::Core::take_ended() {
+Supervisor::Core::Child* Supervisor::Core::take(List<Child>& from) {
   const Locked locked{lock_};
-  return ended_.pop_front();
+  return from.pop_front();
 }
 
 void Supervisor::Core::settle(Child& child) {
@@ -389,7 +390,7 @@ void Supervisor::Core::start(Child& child) {
 void Supervisor::Core::forget(Child& child) noexcept {
   const Order order = child.order;  // not by reference: it dies with the child
   children_.erase(order);
-  live_.fetch_sub(1, std::memory_order_relaxed);
+  live_.fetch_sub(1, std::memory_order_release);
 }
 
 void Supervisor::Core::end(Ending how) {
@@ -445,7 +446,7 @@ void Supervisor::Core::suppress(std::string_view whose, const std::exception_ptr
 Supervisor::Core::~Core() {
   while (const Child* const child = ended_.pop_front())
     if (child->error) suppress(child->name.view(), child->error);
-  while (!added_.empty()) added_.pop_back();
+  while (const Child* const child = added_.pop_front()) delete child;
   while (!children_.empty()) children_.erase(std::prev(children_.end()));
 }
 

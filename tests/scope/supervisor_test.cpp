@@ -786,6 +786,37 @@ TEST(Supervisor, AnOlderChildThatFailsDuringTheRestTakesMoreAlong) {
   });
 }
 
+// With jitter the second rest may be over before the first would have been.
+TEST(Supervisor, TheLaterEndOfTwoRestsCounts) {
+  on_seeds([] {
+    const Instant begin = Clock::now();
+    Instant due{};
+    int events = 0;
+    std::vector<Instant> starts_of_c;
+    const SupervisorOptions options{.strategy = Strategy::rest_for_one,
+                                    .backoff = {.first = 100ms, .factor = 1, .jitter = 1},
+                                    .on_restart = [&](const RestartEvent& event) {
+                                      due = std::max(due, Clock::now() + event.delay);
+                                      ++events;
+                                    }};
+    supervise(options, [&](Supervisor& s) {
+      s.child("a", [runs = 0]() mutable {
+        if (++runs > 1) return;
+        sleep_for(5ms);
+        fail();
+      });
+      s.child("c", [&] {
+        starts_of_c.push_back(Clock::now());
+        if (starts_of_c.size() == 1) fail();
+      });
+    });
+    ASSERT_EQ(events, 2);
+    ASSERT_EQ(starts_of_c.size(), 2U);
+    if (starts_of_c[1] < begin + 5ms) return;  // its rest was over before a failed
+    EXPECT_EQ(starts_of_c[1] - begin, due - begin);
+  });
+}
+
 TEST(Supervisor, FailuresAtTheSameTimeAreOneRestartAndNoneIsLost) {
   on_seeds([] {
     std::vector<std::string> seen;
@@ -913,6 +944,25 @@ TEST(Supervisor, TheLastChildMayAddOne) {
       });
     });
     EXPECT_TRUE(ran);
+  });
+}
+
+TEST(Supervisor, AHookMayAddAChild) {
+  everywhere([] {
+    std::atomic<int> replaced{0};
+    Supervisor* supervisor = nullptr;
+    const SupervisorOptions options{
+        .on_suppressed = [&](std::string_view, const std::exception_ptr&) {
+          supervisor->child("replacement", [&] { ++replaced; });
+        }};
+    supervise(options, [&](Supervisor& s) {
+      supervisor = &s;
+      s.child({.name = "temporary", .restart = Restart::never}, [] {
+        sleep_for(1ms);  // the body has returned
+        fail();
+      });
+    });
+    EXPECT_EQ(replaced, 1);
   });
 }
 

@@ -154,6 +154,7 @@ class FiberIo final : public Engine {
   [[nodiscard]] Instant now() const noexcept override;
   void arm(Timer& timer) noexcept override;
   void disarm(Timer& timer) noexcept override;
+  [[nodiscard]] std::uint64_t random() noexcept override;  // from any thread
   [[nodiscard]] std::string_view kind() const noexcept override { return "FiberIo"; }
   [[noreturn]] void raise_deadlock() const override;
   bool inspect(Look look, void* at) override;

@@ -46,6 +46,7 @@ class SimIo final : public Engine {
   [[nodiscard]] Instant now() const noexcept override;
   void arm(Timer& timer) noexcept override;
   void disarm(Timer& timer) noexcept override;
+  [[nodiscard]] std::uint64_t random() noexcept override;
   [[nodiscard]] std::string_view kind() const noexcept override { return "SimIo"; }
   [[noreturn]] void raise_deadlock() const override;
   bool inspect(Look look, void* at) override;  // from the simulation's own thread only

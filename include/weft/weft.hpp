@@ -9,5 +9,6 @@
 #include <weft/inspect.hpp>
 #include <weft/nursery.hpp>
 #include <weft/sim.hpp>
+#include <weft/supervisor.hpp>
 #include <weft/this_fiber.hpp>
 #include <weft/time.hpp>

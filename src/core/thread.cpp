@@ -6,6 +6,7 @@
 #include <weft/core/waitable.hpp>
 
 #include <sched.h>
+#include <sys/random.h>
 
 #include <ctime>
 #include <new>
@@ -36,6 +37,15 @@ Instant monotonic_now() noexcept {
   std::timespec t{};
   ::clock_gettime(CLOCK_MONOTONIC, &t);
   return Instant{Duration{t.tv_sec * std::int64_t{1'000'000'000} + t.tv_nsec}};
+}
+
+// A kernel that has none yet, or a sandbox that refuses it, is no reason to fail: an address and
+// the clock are different enough for what these numbers are for.
+std::uint64_t entropy() noexcept {
+  std::uint64_t bits = 0;
+  if (::getrandom(&bits, sizeof bits, GRND_NONBLOCK) == sizeof bits) return bits;
+  return SplitMix::mixed(reinterpret_cast<std::uintptr_t>(&bits)) ^
+         static_cast<std::uint64_t>(monotonic_now().time_since_epoch().count());
 }
 
 ThreadCarrier::ThreadCarrier(Fiber& frame) noexcept : fiber_(frame), strand_(frame, ground_) {
@@ -138,6 +148,13 @@ void ThreadIo::disarm(Timer& timer) noexcept {
   while (*at != &timer) at = &(*at)->after_;
   *at = timer.after_;
   timer.armed_ = false;
+}
+
+// By the thread whose engine this is, like everything here.
+std::uint64_t ThreadIo::random() noexcept {
+  std::optional<SplitMix>& chance = carrier_of_this_thread().chance_;
+  if (!chance) chance.emplace(entropy());
+  return chance->next();
 }
 
 #if defined(WEFT_MODEL)

@@ -84,6 +84,11 @@ void FiberIo::arm(Timer& timer) noexcept {
 }
 void FiberIo::disarm(Timer& timer) noexcept { engine::SharedTimers::disarm(timer); }
 
+std::uint64_t FiberIo::random() noexcept {
+  if (engine::Worker* const worker = worker_here()) return worker->chance.next();
+  return scheduler_->random_outside();
+}
+
 bool FiberIo::inspect(Look look, void* at) { return scheduler_->inspect(look, at); }
 
 void FiberIo::raise_deadlock() const { throw Deadlock{scheduler_->deadlock_report}; }

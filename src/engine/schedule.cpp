@@ -1,5 +1,6 @@
 // The text form is "w1:<seed>:<choices>": the format's version, the seed in hexadecimal, and the
-// choices in decimal with dots between, a run of equal ones as <choice>x<length>.
+// choices in decimal with dots between, a run of equal ones as <choice>x<length>. The seed
+// stands for the program's random numbers as well.
 #include "schedule.hpp"
 
 #include <charconv>
@@ -32,12 +33,20 @@ bool skip(std::string_view& rest, char expected) {
 
 }  // namespace
 
-Schedule::Schedule(std::uint64_t seed, std::string_view replay) : seed_(seed), state_(seed) {
+void Schedule::begin(std::uint64_t seed) noexcept {
+  seed_ = seed;
+  choices_ = SplitMix{seed};
+  // Elsewhere on the generator's one cycle, or else the numbers would foretell the choices.
+  numbers_ = SplitMix{SplitMix::mixed(seed + 1) ^ 0x5bf0'3635'd1f5'2b67U};
+}
+
+Schedule::Schedule(std::uint64_t seed, std::string_view replay) {
+  begin(seed);
   if (replay.empty()) return;
   std::string_view rest = replay;
   if (!rest.starts_with(kPrefix)) refuse(replay, "it does not begin with \"w1:\"");
   rest.remove_prefix(kPrefix.size());
-  state_ = seed_ = read_number<std::uint64_t>(replay, rest, 16);
+  begin(read_number<std::uint64_t>(replay, rest, 16));
   if (!skip(rest, ':')) refuse(replay, "no ':' after the seed");
   constexpr std::size_t kChoicesMax = std::size_t{1} << 22;  // sixteen megabytes
   while (!rest.empty()) {
@@ -50,19 +59,17 @@ Schedule::Schedule(std::uint64_t seed, std::string_view replay) : seed_(seed), s
   }
 }
 
-// SplitMix64: a fixed, portable generator; std ones differ between libraries.
 std::uint64_t Schedule::random() noexcept {
-  std::uint64_t z = (state_ += 0x9e3779b97f4a7c15U);
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-  return z ^ (z >> 31);
+  const std::uint64_t number = numbers_.next();
+  note(number);
+  return number;
 }
 
 std::size_t Schedule::choose(std::size_t count) {
   ++steps_;
   if (count == 1) return 0;
   // Multiply and shift; its bias is below 2^-32 for any number of fibers a machine can hold.
-  auto choice = static_cast<std::uint32_t>(((random() >> 32) * count) >> 32);
+  auto choice = static_cast<std::uint32_t>(((choices_.next() >> 32) * count) >> 32);
   if (made_.size() < replay_.size() && replay_[made_.size()] < count)
     choice = replay_[made_.size()];
   made_.push_back(choice);

@@ -6,6 +6,7 @@
 #include "root.hpp"
 #include "worker.hpp"
 
+#include <weft/core/thread.hpp>
 #include <weft/engine.hpp>
 
 #include <memory>
@@ -48,6 +49,11 @@ class Scheduler {
   // Leaves new work to whoever has time, and woken fibers to who ran them last.
   void inject(Fiber& fiber) noexcept;
   void send(Fiber& fiber) noexcept;
+
+  // relaxed: every caller gets a state of its own, and no more is needed.
+  std::uint64_t random_outside() noexcept {
+    return SplitMix::mixed(chance_.fetch_add(SplitMix::kStep, std::memory_order_relaxed));
+  }
 
   // Calls `look` while no fiber makes a step.
   bool inspect(Engine::Look look, void* at);
@@ -123,6 +129,7 @@ class Scheduler {
   Atomic<bool> busy_{false};         // a call of run() is under way
   std::optional<SharedRoot> root_;   // while it runs, and until the next
   Atomic<FiberId> ids_{1};
+  Atomic<std::uint64_t> chance_{entropy()};  // for foreign threads
   Atomic<std::uint32_t> watch_{kNobody};
   bool deadlock_reported_ = false;
   Atomic<bool> inspected_{false};    // one inspection at a time

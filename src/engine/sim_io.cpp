@@ -89,6 +89,7 @@ void SimIo::resume(FiberList fibers) noexcept {
 Instant SimIo::now() const noexcept { return simulation_->now; }
 void SimIo::arm(Timer& timer) noexcept { simulation_->timers.arm(timer); }
 void SimIo::disarm(Timer& timer) noexcept { simulation_->timers.disarm(timer); }
+std::uint64_t SimIo::random() noexcept { return simulation_->schedule.random(); }
 void SimIo::raise_deadlock() const { throw Deadlock{simulation_->deadlock_report}; }
 
 bool SimIo::inspect(Look look, void* at) {

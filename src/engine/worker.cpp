@@ -17,6 +17,7 @@ using namespace policy;
 Worker::Worker(Scheduler& scheduler, Io& io, std::shared_ptr<arch::StackPool> stacks,
                unsigned index)
     : Host(io, std::move(stacks)),
+      chance(entropy()),
       shared_(scheduler),
       sights_(scheduler.worker_count()),
       loot_(std::make_unique<std::array<Fiber*, kLootMax>>()) {

@@ -9,6 +9,7 @@
 #include "shared_timers.hpp"
 
 #include <weft/base/inspected.hpp>
+#include <weft/base/splitmix.hpp>
 
 #include <array>
 #include <memory>
@@ -43,6 +44,7 @@ class Worker : public Host {
   // Who runs while `self` waits its turn; `self` if there is nobody else.
   Fiber& turn(Fiber& self) noexcept;
   Fiber* adopt(CancelScope& home, Departure how) noexcept;
+  SplitMix chance;
 
   // ── from any thread ─────────────────────────────────────────────────────────────────────────
 

@@ -17,6 +17,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -337,6 +338,15 @@ TEST(Thread, IsItselfAgainAfterRun) {
     EXPECT_EQ(&Fiber::current(), &before);
     EXPECT_THROW(static_cast<void>(weft::io()), std::logic_error);
   });
+}
+
+TEST(Thread, HasRandomNumbersOfItsOwn) {
+  std::set<std::uint64_t> seen;
+  for (int i = 0; i < 3; ++i)
+    on_a_thread([&] {
+      for (int k = 0; k < 100; ++k) seen.insert(Fiber::current().io->random());
+    });
+  EXPECT_EQ(seen.size(), 300U);
 }
 
 }  // namespace

@@ -1114,5 +1114,50 @@ TEST_P(FiberIoOn, ManyEnginesAtOnce) {
   EXPECT_EQ(sum, 100);
 }
 
+// ── chance ──────────────────────────────────────────────────────────────────────────────────────
+
+// 64 bits: that two of some thousand are equal does not happen by chance.
+TEST_P(FiberIoOn, RandomNumbersDifferBetweenFibersThreadsAndEngines) {
+  constexpr std::size_t kEach = 200;
+  std::mutex guard;
+  std::set<std::uint64_t> seen;
+  const auto draw = [&](Io& from) {
+    for (std::size_t i = 0; i < kEach; ++i) {
+      const std::uint64_t number = from.random();
+      const std::scoped_lock lock{guard};
+      seen.insert(number);
+    }
+  };
+  FiberIo first{{.workers = GetParam()}};
+  FiberIo second{{.workers = GetParam()}};
+  for (FiberIo* const engine : {&first, &second}) {
+    engine->run([&] {
+      std::thread one{[&] { draw(*engine); }};
+      std::thread two{[&] { draw(*engine); }};
+      nursery([&](Nursery& n) {
+        for (int i = 0; i < 8; ++i) n.spawn([&] { draw(io()); });
+      });
+      one.join();
+      two.join();
+    });
+  }
+  EXPECT_EQ(seen.size(), 20 * kEach);
+}
+
+TEST_P(FiberIoOn, RandomNumbersAreEvenlySpread) {
+  FiberIo engine{{.workers = GetParam()}};
+  engine.run([] {
+    std::vector<int> ones(64, 0);
+    for (int i = 0; i < 10'000; ++i) {
+      const std::uint64_t number = io().random();
+      for (std::size_t bit = 0; bit < 64; ++bit) ones[bit] += number >> bit & 1 ? 1 : 0;
+    }
+    for (const int count : ones) {
+      EXPECT_GT(count, 4'500);
+      EXPECT_LT(count, 5'500);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace weft

@@ -56,6 +56,67 @@ TEST(Schedule, TheGeneratorIsPartOfTheFormat) {
   EXPECT_EQ(schedule.text(), "w1:1:5.7.9.4x2.7.8.5.2.7");
 }
 
+std::vector<std::uint64_t> numbers(Schedule& schedule, std::size_t count) {
+  std::vector<std::uint64_t> all;
+  for (std::size_t i = 0; i < count; ++i) all.push_back(schedule.random());
+  return all;
+}
+
+TEST(Schedule, TheSeedDecidesTheProgramsNumbers) {
+  Schedule a{42, {}}, b{42, {}}, c{43, {}};
+  const std::vector<std::uint64_t> expected = numbers(a, 100);
+  EXPECT_EQ(numbers(b, 100), expected);
+  EXPECT_NE(numbers(c, 100), expected);
+  EXPECT_EQ(std::set(expected.begin(), expected.end()).size(), 100U);
+}
+
+// Fixed for all time, like the choices.
+TEST(Schedule, TheNumbersArePartOfTheFormat) {
+  Schedule schedule{1, {}};
+  EXPECT_THAT(numbers(schedule, 3), ElementsAre(5042129931100586363U, 3244358103294829500U,
+                                                11586861632469050384U));
+}
+
+TEST(Schedule, ANumberMoreIsNoOtherSchedule) {
+  Schedule plain{5, {}}, drawing{5, {}};
+  for (int i = 0; i < 200; ++i) {
+    if (i % 3 == 0) static_cast<void>(drawing.random());
+    ASSERT_EQ(drawing.choose(6), plain.choose(6));
+  }
+  EXPECT_EQ(drawing.text(), plain.text());
+  EXPECT_NE(drawing.hash(), plain.hash()) << "but it is another run";
+}
+
+TEST(Schedule, AReplayHasTheNumbersOfItsOriginal) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    Schedule original{seed * 0x123456789abcdefU, {}};
+    std::vector<std::uint64_t> drawn;
+    for (std::size_t i = 0; i < 100; ++i) {
+      original.choose(2 + i % 3);
+      if (i % 5 == 0) drawn.push_back(original.random());
+    }
+    Schedule replayed{999, original.text()};
+    std::vector<std::uint64_t> again;
+    for (std::size_t i = 0; i < 100; ++i) {
+      replayed.choose(2 + i % 3);
+      if (i % 5 == 0) again.push_back(replayed.random());
+    }
+    ASSERT_EQ(again, drawn);
+    EXPECT_EQ(replayed.text(), original.text());
+    EXPECT_EQ(numbers(replayed, 10), numbers(original, 10)) << "and past its end";
+  }
+}
+
+TEST(Schedule, TheNumbersDoNotForetellTheChoices) {
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    Schedule chooses{seed, {}}, draws{seed, {}};
+    const std::vector<std::size_t> made = choices(chooses, 64, 1U << 30);
+    std::set<std::size_t> foretold;
+    for (const std::uint64_t number : numbers(draws, 64)) foretold.insert(number >> 34);
+    for (const std::size_t choice : made) EXPECT_FALSE(foretold.contains(choice));
+  }
+}
+
 TEST(Schedule, ChoicesAreInRangeAndEvenlySpread) {
   Schedule schedule{3, {}};
   std::vector<int> counts(10, 0);

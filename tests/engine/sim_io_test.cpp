@@ -387,6 +387,43 @@ TEST(SimIo, AReplayReproducesTheOrder) {
   }
 }
 
+// Fibers that race for the program's random numbers, and do what those say.
+std::string who_drew_what(SimIo& sim) {
+  std::string log;
+  sim.run([&] {
+    nursery([&](Nursery& n) {
+      for (char name = 'a'; name < 'e'; ++name)
+        n.spawn([&log, name] {
+          for (int i = 0; i < 4; ++i) {
+            const std::uint64_t number = io().random();
+            log += name + std::to_string(number) + ' ';
+            sleep_for(Duration{number % 3});
+          }
+        });
+    });
+  });
+  return log;
+}
+
+TEST(SimIo, TheSeedDecidesRandomNumbers) {
+  SimIo a{{.seed = 3}}, b{{.seed = 3}}, c{{.seed = 4}};
+  const std::string log = who_drew_what(a);
+  EXPECT_EQ(who_drew_what(b), log);
+  EXPECT_NE(who_drew_what(c), log);
+  EXPECT_EQ(a.trace_hash(), b.trace_hash());
+}
+
+TEST(SimIo, AReplayReproducesRandomNumbers) {
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SimIo original{{.seed = seed}};
+    const std::string log = who_drew_what(original);
+    SimIo replayed{{.seed = seed + 1'000, .replay = original.schedule()}};
+    ASSERT_EQ(who_drew_what(replayed), log);
+    ASSERT_EQ(replayed.trace_hash(), original.trace_hash());
+    ASSERT_EQ(replayed.schedule(), original.schedule());
+  }
+}
+
 TEST(SimIo, TheScheduleCanBeReadWhileItRuns) {
   SimIo io{{.seed = 4}};
   io.run([&] {

@@ -46,6 +46,7 @@ class ModelEngine : public Io {
   [[nodiscard]] Instant now() const noexcept override { return {}; }
   void arm(Timer&) noexcept override {}
   void disarm(Timer&) noexcept override {}
+  [[nodiscard]] std::uint64_t random() noexcept override { return 0; }
   [[nodiscard]] std::string_view kind() const noexcept override { return "ModelEngine"; }
 
  protected:

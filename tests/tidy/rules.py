@@ -29,6 +29,7 @@ PUBLIC_HEADERS = {
     "cancel": "scope",
     "future": "scope",
     "nursery": "scope",
+    "supervisor": "scope",
     "blocking": "net",
     "file": "net",
     "net": "net",

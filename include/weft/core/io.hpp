@@ -56,6 +56,10 @@ class Io {
   virtual void arm(Timer& timer) noexcept = 0;
   virtual void disarm(Timer& timer) noexcept = 0;
 
+  // 64 random bits, for back-off, sampling and load balancing; not for secrets. In simulation the
+  // seed decides them. By fibers of the engine and, if it has any, other threads. Never parks.
+  [[nodiscard]] virtual std::uint64_t random() noexcept = 0;
+
   [[nodiscard]] virtual std::string_view kind() const noexcept = 0;  // "FiberIo", for messages
 
   // A wait ended with the verdict `deadlock`: throws what the engine has to say about it.

@@ -5,7 +5,10 @@
 // channel, lock and future works from any thread, with no second code path.
 #pragma once
 
+#include <weft/base/splitmix.hpp>
 #include <weft/core/carrier.hpp>
+
+#include <optional>
 
 namespace weft {
 
@@ -23,6 +26,7 @@ class ThreadIo final : public Io {
   [[nodiscard]] Instant now() const noexcept override;
   void arm(Timer& timer) noexcept override;
   void disarm(Timer& timer) noexcept override;
+  [[nodiscard]] std::uint64_t random() noexcept override;
   [[nodiscard]] std::string_view kind() const noexcept override { return "a plain thread"; }
 
  private:
@@ -42,9 +46,13 @@ class ThreadCarrier : public Carrier {
   Ground ground_;
   Strand strand_;
   Timer* timers_ = nullptr;  // armed by this thread, soonest first
+  std::optional<SplitMix> chance_;  // from the first random() on
 };
 
 // Real monotonic time; what engines that do not simulate answer for now().
 Instant monotonic_now() noexcept;
+
+// Real chance, from the kernel: what the generators of such engines begin with.
+std::uint64_t entropy() noexcept;
 
 }  // namespace weft

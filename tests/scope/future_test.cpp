@@ -82,6 +82,23 @@ TEST(Future, GetReturnsTheChildsValue) {
   });
 }
 
+TEST(Future, WaitsWithoutTakingAndWithoutThrowing) {
+  on_seeds([] {
+    nursery([](Nursery& n) {
+      Future<int> slow = n.async([] {
+        sleep_for(10ms);
+        return 1;
+      });
+      EXPECT_TRUE(timeout(5ms, [&] { EXPECT_FALSE(slow.wait(no_throw)); }));
+      EXPECT_FALSE(timeout(1ms, [&] { slow.wait(); })) << "the other form throws";
+      EXPECT_FALSE(slow.ready());
+      EXPECT_TRUE(slow.wait(no_throw));
+      slow.wait();
+      EXPECT_EQ(slow.get(), 1);
+    });
+  });
+}
+
 TEST(Future, ValuesMayBeVoidOrMoveOnly) {
   everywhere([] {
     nursery([](Nursery& n) {

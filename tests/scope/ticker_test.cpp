@@ -153,6 +153,17 @@ TEST(Ticker, AnEndlessPeriodNeverTicks) {
   });
 }
 
+TEST(Ticker, WithoutThrowing) {
+  on_seeds([] {
+    const Instant start = Clock::now();
+    Ticker ticker{10ms};
+    EXPECT_EQ(ticker.next(no_throw), start + 10ms);
+    EXPECT_TRUE(timeout(5ms, [&] { EXPECT_EQ(ticker.next(no_throw), std::nullopt); }));
+    EXPECT_EQ(Clock::now() - start, 15ms);
+    EXPECT_EQ(ticker.next(no_throw), start + 20ms) << "no tick was taken";
+  });
+}
+
 TEST(Ticker, NeverEarlyOnRealWorkers) {
   for (const unsigned workers : {1U, 2U, 4U})
     FiberIo{{.workers = workers}}.run([] {

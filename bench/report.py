@@ -35,6 +35,7 @@ METRICS = {  # in the order of the rows
     "spawn_batch_cold": "W2 spawn 100,000 and wait, first batch, each",
     "spawn_batch": "W2 spawn 100,000 and wait, warm, each",
     "spawn_batch_joinset": "W2 the same, JoinSet",
+    "async_seq": "W2 async and get, one at a time",
     "event_pingpong": "event ping-pong, round trip",
     "pingpong": "W3 channel ping-pong, round trip",
     "pingpong_rdv": "W3 the same, flume bounded(0)",
@@ -81,6 +82,8 @@ METRICS = {  # in the order of the rows
     "http_64": "W13 HTTP hello, 64 connections",
     "http_64_srv_cpu": "W13 HTTP hello: server CPU",
     "cancel_100k": "W14 cancel 100,000 parked",
+    "cancel_100k_unwound": "W14 the same, by an exception",
+    "cancel_1m": "W14 cancel a million parked fibers",
 }
 MORE_IS_BETTER = {"req/s", "fibers"}
 

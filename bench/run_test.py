@@ -220,8 +220,8 @@ class Real(Scratch):
         shutil.copy(WEFT_BENCH, self.bin / "weft-bench")
 
     def test_every_workload_runs_and_every_result_is_right(self):
-        run = run_sh(self.bin, WORKLOADS="yield spawn event mem100k mem1m fib fib30", PASSES="1",
-                     WORKERS="1 2", WEFT_BENCH_SCALE="0.002")
+        run = run_sh(self.bin, WORKLOADS="yield spawn event mem100k mem1m sleepers timers cancel "
+                     "cancel1m fib fib30", PASSES="1", WORKERS="1 2", WEFT_BENCH_SCALE="0.002")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.check_markdown(run.stdout)
         self.check_plot()
@@ -231,7 +231,8 @@ class Real(Scratch):
             seen = {row["metric"] for row in results["rows"] if row["workers"] == workers}
             self.assertLessEqual({
                 "yield_1", "yield_1000", "spawn_seq", "spawn_batch_cold", "spawn_batch",
-                "event_pingpong", "mem_100k", "mem_1m", "mem_1m_tables", "mem_1m_create",
+                "async_seq", "event_pingpong", "sleep_cpu", "sleep_late_max", "timer_seq",
+                "timer_bulk", "cancel_100k", "cancel_100k_unwound", "cancel_1m", "mem_100k", "mem_1m", "mem_1m_tables", "mem_1m_create",
                 "mem_1m_teardown",
             }, seen)
             self.assertEqual(sum(metric.startswith("fib_") for metric in seen), 2)

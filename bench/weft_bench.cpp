@@ -13,10 +13,16 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
+#include <deque>
 #include <fstream>
+#include <numeric>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -100,6 +106,17 @@ void spawn_batches(long total) {
   expect(ran == total, "spawn_batch");
 }
 
+// The same with a result: a future, which is shared with the child, on top.
+void async_one_by_one(long total) {
+  long sum = 0;
+  const double s = seconds([&] {
+    for (long i = 0; i < total; ++i)
+      sum += weft::nursery([i](weft::Nursery& n) { return n.async([i] { return i & 1; }).get(); });
+  });
+  expect(sum == total / 2, "async_seq");
+  emit("async_seq", each(s, total), "ns");
+}
+
 // ── two fibers ──────────────────────────────────────────────────────────────────────────────────
 
 // They wake each other through events: one round trip is two parks and two wakes.
@@ -178,6 +195,97 @@ void parked(const std::string& label, long count) {
   emit("mem_" + label + "_teardown", each(end, count), "ns");
 }
 
+// ── W9 ──────────────────────────────────────────────────────────────────────────────────────────
+
+double cpu_seconds() {
+  std::timespec t{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
+}
+
+// Each fiber measures how much later than asked for it went on.
+void sleepers(long count) {
+  std::vector<double> late(static_cast<std::size_t>(count));
+  std::mt19937 random{1};
+  const double before = cpu_seconds();
+  weft::nursery([&](weft::Nursery& n) {
+    for (double& at : late) {
+      const weft::Duration d = std::chrono::milliseconds{1 + random() % 1000};
+      n.spawn([&at, d] {
+        const weft::Instant begin = weft::Clock::now();
+        weft::sleep_for(d);
+        at = static_cast<double>((weft::Clock::now() - begin - d).count()) / 1e6;
+      });
+    }
+  });
+  emit("sleep_cpu", (cpu_seconds() - before) * 1e3, "ms");
+  expect(*std::min_element(late.begin(), late.end()) >= 0, "sleepers: one was early");
+  emit("sleep_late_mean", std::accumulate(late.begin(), late.end(), 0.0) / double(count), "ms");
+  emit("sleep_late_max", *std::max_element(late.begin(), late.end()), "ms");
+}
+
+class Silent final : public weft::Timer {
+ public:
+  ~Silent() = default;
+
+ private:
+  void fire(weft::Fired&) noexcept override {}
+};
+
+void timers(long count) {
+  long ended = 0;
+  const double one_by_one = seconds([&] {
+    for (long i = 0; i < count; ++i) ended += weft::timeout(std::chrono::hours{1}, [] {});
+  });
+  expect(ended == count, "timer_seq");
+  emit("timer_seq", each(one_by_one, count), "ns");
+
+  std::vector<weft::Duration> delays;  // drawn before: random numbers are not what is measured
+  std::mt19937 random{1};
+  for (long i = 0; i < count; ++i)
+    delays.push_back(std::chrono::hours{1} + std::chrono::milliseconds{random() % 1000});
+  std::deque<Silent> all(static_cast<std::size_t>(count));
+  weft::Io& io = weft::io();
+  const double bulk = seconds([&] {
+    auto delay = delays.begin();
+    for (Silent& timer : all) {
+      timer.when = io.now() + *delay++;
+      io.arm(timer);
+    }
+    for (Silent& timer : all) io.disarm(timer);
+  });
+  emit("timer_bulk", each(bulk, count), "ns");
+}
+
+// ── W14 ─────────────────────────────────────────────────────────────────────────────────────────
+
+struct Unwound {
+  std::atomic<long>& count;
+  ~Unwound() { count.fetch_add(1, std::memory_order_relaxed); }
+};
+
+// All of them parked, then told to stop at once: until the last one has ended.
+void cancel_parked(const std::string& label, long count, bool by_exception) {
+  std::atomic<long> up{0}, ended{0};
+  weft::Event all_up, never;
+  auto told_at = RealClock::now();
+  weft::nursery([&](weft::Nursery& n) {
+    for (long i = 0; i < count; ++i)
+      n.spawn([&, count, by_exception] {
+        const Unwound unwound{ended};
+        if (up.fetch_add(1, std::memory_order_relaxed) + 1 == count) all_up.set();
+        if (by_exception) never.wait();
+        else expect(!never.wait(weft::no_throw), "cancel");
+      });
+    all_up.wait();
+    told_at = RealClock::now();
+    n.cancel();
+  });
+  const double s = std::chrono::duration<double>(RealClock::now() - told_at).count();
+  expect(ended == count, "cancel: all have ended");
+  emit("cancel_" + label + (by_exception ? "_unwound" : ""), s * 1e3, "ms");
+}
+
 // ── W11 ─────────────────────────────────────────────────────────────────────────────────────────
 
 long fib(long n) {  // NOLINT(misc-no-recursion)
@@ -212,6 +320,16 @@ bool run_workload(std::string_view workload) {
   } else if (workload == "spawn") {
     spawn_one_by_one(scaled(3'000'000));
     spawn_batches(scaled(100'000));
+    async_one_by_one(scaled(1'000'000));
+  } else if (workload == "sleepers") {
+    sleepers(scaled(100'000));
+  } else if (workload == "timers") {
+    timers(scaled(1'000'000));
+  } else if (workload == "cancel") {
+    cancel_parked("100k", scaled(100'000), false);
+    cancel_parked("100k", scaled(100'000), true);
+  } else if (workload == "cancel1m") {
+    cancel_parked("1m", scaled(1'000'000), false);
   } else if (workload == "event") {
     event_ping_pong(scaled(2'000'000));
   } else if (workload == "mem100k") {
@@ -231,7 +349,8 @@ bool run_workload(std::string_view workload) {
 int refuse(const char* why) {
   std::fprintf(stderr,
                "weft-bench: %s\n"
-               "usage: weft-bench yield|spawn|event|mem100k|mem1m|fib|fib30 [workers] [port]\n"
+               "usage: weft-bench yield|spawn|event|mem100k|mem1m|sleepers|timers|cancel|cancel1m|fib|fib30"
+               " [workers] [port]\n"
                "       weft-bench --build\n",
                why);
   return 1;

@@ -1,8 +1,13 @@
 #include <weft/core/cancel_scope.hpp>
+
+#include <weft/base/chaos.hpp>
+#include <weft/core/carrier.hpp>
 #include <weft/core/io.hpp>
 #include <weft/core/waitable.hpp>
 
 #include <algorithm>
+#include <iterator>
+#include <new>
 
 namespace weft {
 
@@ -12,6 +17,16 @@ struct StopHook {
   Atomic<std::uint32_t> keepers{1};
   StopHook* next = nullptr;  // in the list of one cancel(), which is the only one to find it
   bool told = false;         // protected by the scope's lock
+};
+
+// What many workers have instead of one roll.
+struct CancelScope::Rolls {
+  struct alignas(64) Aligned : Roll {};
+#if defined(WEFT_MODEL)
+  Aligned all[1];  // a canceller looks at all of them, and each look is to be explored
+#else
+  Aligned all[16];
+#endif
 };
 
 namespace {
@@ -60,7 +75,7 @@ std::stop_token CancelScope::stop_token() {
   bool late = false;
   std::stop_token token;
   {
-    const Locked locked{lock_};
+    const Locked locked{roll_.lock};
     if (!stop_) stop_ = new StopHook;
     token = stop_->source.get_token();
     late = cancelled() && !stop_->told;
@@ -155,7 +170,16 @@ void CancelScope::wake_strands(Fired& fired) noexcept {
     stop_->keepers.fetch_add(1, std::memory_order_relaxed);
     stop_->next = std::exchange(fired.hooks, stop_);
   }
-  for (Strand* strand = strands_.front(); strand; strand = strands_.after(*strand)) {
+  wake(roll_, fired);
+  if (Rolls* const rolls = rolls_.load(std::memory_order_relaxed)) [[unlikely]]
+    for (Roll& roll : rolls->all) {
+      const Locked locked{roll.lock};
+      wake(roll, fired);
+    }
+}
+
+void CancelScope::wake(Roll& roll, Fired& fired) noexcept {
+  for (Strand* strand = roll.strands.front(); strand; strand = roll.strands.after(*strand)) {
     Fiber& fiber = strand->fiber;
     if (fiber.word.cancel() == Claim::owned) fired.woken.push_back(fiber);
     fiber.attention.fetch_or(kAttendScope, std::memory_order_relaxed);  // a hint; the word decides
@@ -166,14 +190,14 @@ void CancelScope::wake_strands(Fired& fired) noexcept {
 // its parent's, so it cannot die under our feet.
 void CancelScope::sweep(Fired& fired) noexcept {
   CancelScope* scope = this;
-  scope->lock_.lock();
+  scope->roll_.lock.lock();
   scope->wake_strands(fired);
   CancelScope* child = scope->children_.front();
   for (;;) {
     while (child && child->shield_ == Shield::present) child = scope->children_.after(*child);
     if (child) {
       scope = child;
-      scope->lock_.lock();
+      scope->roll_.lock.lock();
       scope->wake_strands(fired);
       child = scope->children_.front();
       continue;
@@ -183,7 +207,7 @@ void CancelScope::sweep(Fired& fired) noexcept {
       scope = done->parent_;
       child = scope->children_.after(*done);
     }
-    done->lock_.unlock();
+    done->roll_.lock.unlock();
     if (done == this) return;
   }
 }
@@ -192,9 +216,11 @@ bool CancelScope::enrol(Strand& strand) noexcept {
   if (strand.enrolled != this) {
     withdraw(strand);
     attach();
-    const Locked locked{lock_};
-    strands_.push_back(strand);
+    Roll& roll = lock_a_roll();
+    roll.strands.push_back(strand);
     strand.enrolled = this;
+    strand.roll = &roll;
+    roll.lock.unlock();
   }
   // After the links are in place, and not before: see the race in the header.
   if (!cancelled()) return true;
@@ -203,17 +229,48 @@ bool CancelScope::enrol(Strand& strand) noexcept {
 }
 
 void CancelScope::remove(Strand& strand) noexcept {
-  const Locked locked{lock_};
-  strands_.remove(strand);
+  const Locked locked{strand.roll->lock};
+  strand.roll->strands.remove(strand);
   strand.enrolled = nullptr;
 }
+
+// ── many workers, one scope ─────────────────────────────────────────────────────────────────────
+
+// Ours alone until it is unlocked. One that others are busy with is no place for a million fibers:
+// then each worker has its own, more or less.
+Roll& CancelScope::lock_a_roll() noexcept {
+  if (!rolls_.load(std::memory_order_acquire)) [[likely]] {
+    if (!chaos::strikes(8) && roll_.lock.try_lock()) [[likely]] return roll_;
+    make_rolls();
+  }
+  // acquire: pairs with make_rolls(); see the race in the header.
+  Rolls* const rolls = rolls_.load(std::memory_order_acquire);
+  Roll& roll = rolls ? rolls->all[Carrier::here().number % std::size(rolls->all)] : roll_;
+  roll.lock.lock();
+  return roll;
+}
+
+void CancelScope::make_rolls() noexcept {
+  Rolls* const made = new (std::nothrow) Rolls;  // without memory, they go on meeting
+  if (!made) return;
+  {
+    const Locked locked{roll_.lock};
+    if (!rolls_.load(std::memory_order_relaxed)) {
+      rolls_.store(made, std::memory_order_release);
+      return;
+    }
+  }
+  delete made;
+}
+
+void CancelScope::drop_rolls() noexcept { delete rolls_.load(std::memory_order_relaxed); }
 
 void CancelScope::attach() noexcept {
   while (parent_ && !attached_.load(std::memory_order_acquire)) {
     CancelScope* topmost = this;  // the first on the way down that its parent does not know
     for (CancelScope* scope = this; scope->parent_; scope = scope->parent_)
       if (!scope->attached_.load(std::memory_order_acquire)) topmost = scope;
-    const Locked locked{topmost->parent_->lock_};
+    const Locked locked{topmost->parent_->roll_.lock};
     if (topmost->attached_.load(std::memory_order_relaxed)) continue;
     topmost->parent_->children_.push_back(*topmost);
     // release: pairs with the loads above; who finds a scope attached need not climb further, and
@@ -223,7 +280,7 @@ void CancelScope::attach() noexcept {
 }
 
 void CancelScope::leave_parent() noexcept {
-  const Locked locked{parent_->lock_};
+  const Locked locked{parent_->roll_.lock};
   parent_->children_.remove(*this);
   attached_.store(false, std::memory_order_relaxed);
 }

@@ -226,6 +226,51 @@ void cancel_reaches_two_below(Program& p) {
   p.thread("canceller", [&s] { s.scope.cancel(); });
 }
 
+// Fibers that meet at the lock of their scope get rolls of their own, made while a canceller may be
+// on its way: each is found by it, or finds its flag.
+struct Enrolling {
+  CancelScope scope{nullptr};
+  Ground ground;
+  Fiber fibers[2];
+  Strand strands[2]{{fibers[0], ground}, {fibers[1], ground}};
+  Var<bool> enrolled[2]{Var<bool>{false}, Var<bool>{false}};
+
+  void enrol(std::size_t i) {
+    fibers[i].word.mark_reborn();
+    fibers[i].word.mark_runnable(Actor::spawner);
+    fibers[i].word.mark_running();
+    Carrier carrier;  // its number chooses the roll
+    thread_slot() = &carrier;
+    enrolled[i].write(scope.enrol(strands[i]));
+    thread_slot() = nullptr;
+  }
+};
+
+void rolls_race_a_cancel(Program& p) {
+  auto& s = p.make<Enrolling>();
+  p.thread("fiber 1", [&s] { s.enrol(0); });
+  p.thread("fiber 2", [&s] { s.enrol(1); });
+  p.thread("canceller", [&s] { s.scope.cancel(); });
+  p.at_end([&s] {
+    for (std::size_t i = 0; i < 2; ++i) {
+      const bool told = !s.fibers[i].word.begin_park(Nudges::heed).has_value();
+      check(told || !s.enrolled[i].read(), "neither found nor found the flag");
+      CancelScope::withdraw(s.strands[i]);
+    }
+  });
+}
+
+// One leaves while the other comes, and the scope ends with both.
+void rolls_race_each_other(Program& p) {
+  auto& s = p.make<Enrolling>();
+  for (std::size_t i = 0; i < 2; ++i)
+    p.thread(i == 0 ? "fiber 1" : "fiber 2", [&s, i] {
+      s.enrol(i);
+      check(s.enrolled[i].read(), "nobody cancels");
+      CancelScope::withdraw(s.strands[i]);
+    });
+}
+
 // ── the ticket ──────────────────────────────────────────────────────────────────────────────────
 
 // A waker remembers the frame's first wait. It may end that one; it must not end the second, which
@@ -442,6 +487,8 @@ constexpr std::array kModels{
     CoreModel{"two nudges", two_nudges, false, Mode::bound, 1},
     CoreModel{"cancel reaches down the tree", cancel_reaches_down_the_tree},
     CoreModel{"cancel reaches two below", cancel_reaches_two_below, false, Mode::bound, 1},
+    CoreModel{"rolls race a cancel", rolls_race_a_cancel},
+    CoreModel{"rolls race each other", rolls_race_each_other},
     CoreModel{"stale ticket is refused", stale_ticket_is_refused},
     CoreModel{"one winner", one_winner},
     CoreModel{"thread waits for thread", thread_waits_for_thread},

@@ -6,6 +6,9 @@
 //            findable first (each scope attached to its parent, top down; then itself enrolled in
 //            its scope) and reads the flags after. The canceller sets the flag first and sweeps top
 //            down after. The locks they both take order the two, at whichever level they meet.
+//            Fibers that meet at a scope's lock get rolls of their own, a few for each scope. These
+//            are made under that lock, too: a canceller that did not see them was there before they
+//            were made, and who enrols in one sees its flag.
 // Rejected:  linking every scope when it is entered (fork-join makes a scope per call, and most
 //            never see a park: a fiber enrols at its first park, and only then do its scopes);
 //            copying the flag downward (needs the links).
@@ -50,6 +53,12 @@ class Cancelled {
 
 enum class Shield : bool { absent, present };
 
+// The fibers that a canceller has to wake, or some of them.
+struct Roll {
+  List<Strand> strands;
+  Lock lock;  // protects it
+};
+
 struct StopHook;  // carries a cancellation to a std::stop_source
 
 class CancelScope : public ListNode<CancelScope> {
@@ -64,6 +73,7 @@ class CancelScope : public ListNode<CancelScope> {
   ~CancelScope() {  // whoever dies has left the tree
     detach();
     if (stop_) [[unlikely]] drop_stop_hook();
+    if (rolls_.load(std::memory_order_relaxed)) [[unlikely]] drop_rolls();
   }
 
   // Asks every fiber below to stop. From any thread; idempotent. The caller keeps *this alive.
@@ -121,7 +131,11 @@ class CancelScope : public ListNode<CancelScope> {
 
   void sweep(Fired& fired) noexcept;
   void wake_strands(Fired& fired) noexcept;
+  static void wake(Roll& roll, Fired& fired) noexcept;
+  Roll& lock_a_roll() noexcept;
+  [[gnu::cold, gnu::noinline]] void make_rolls() noexcept;
   void drop_stop_hook() noexcept;
+  void drop_rolls() noexcept;
   void attach() noexcept;
   void leave_parent() noexcept;
   void remove(Strand& strand) noexcept;
@@ -132,12 +146,13 @@ class CancelScope : public ListNode<CancelScope> {
 
   // Fork-join makes a scope per call: this is laid out to be made with few stores.
   CancelScope* const parent_;
-  List<Strand> strands_;
   List<CancelScope> children_;
-  Lock lock_;                          // protects the two lists
+  Roll roll_;                          // its lock protects children_ and stop_, too
+  struct Rolls;
+  Atomic<Rolls*> rolls_{nullptr};      // made once two have met at the lock, under it
   Atomic<std::uint32_t> clear_at_;     // the epoch at which we were last found not cancelled
   Instant deadline_ = Instant::max();  // our own; deadline() heeds those above
-  StopHook* stop_ = nullptr;           // protected by lock_
+  StopHook* stop_ = nullptr;
   Atomic<std::uint8_t> reason_{0};     // a CancelReason; not none: cancelled
   Atomic<bool> asked_{false};
   bool timed_ = false;                 // we are a TimedScope

@@ -139,11 +139,6 @@ bool Nursery::run_own_children() noexcept {
   }
 }
 
-void Nursery::end_state() noexcept {
-  if (cancelled()) word_.begin_cancelling();  // by a scope above us
-  word_.end();
-}
-
 void Nursery::wait_for_children() noexcept {
   if (word_.body_ended(spawned_)) return;
   Join operation{*this};
@@ -394,6 +389,12 @@ void Nursery::cancel_at(Instant when) {
   auto timer = std::make_unique<Grace>(*this, when);
   const Locked locked{error_lock_};
   if (!grace_) grace_ = timer.release();  // the first call stands
+}
+
+void Nursery::end_state() noexcept {
+  delete std::exchange(grace_, nullptr);  // its timer would change the state under our feet
+  if (cancelled()) word_.begin_cancelling();  // by a scope above us
+  word_.end();
 }
 
 void Nursery::let_go() noexcept {

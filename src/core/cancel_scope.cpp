@@ -74,7 +74,11 @@ std::stop_token CancelScope::stop_token() {
   return token;
 }
 
-void CancelScope::drop_stop_hook() noexcept { release(*stop_); }
+void CancelScope::drop_stop_hook() noexcept {
+  // We may have seen the flag and left before the sweep came by; nobody else would tell the token.
+  if (!stop_->told && cancelled()) stop_->source.request_stop();
+  release(*stop_);
+}
 
 CancelReason CancelScope::reason() const noexcept {
   const auto own = static_cast<CancelReason>(reason_.load(std::memory_order_acquire));

@@ -190,7 +190,10 @@ class AsyncBody {
     CancelScope scope{self.scope};
     try {
       const Running running{*state_, scope};
-      run_in(self, scope, [&] { state_->value.emplace(invoke_to_value(std::move(f_))); });
+      run_in(self, scope, [&] {
+        if (mutant::kSettledBeforeResult) state_->settle(FutureBase::Status::value);
+        state_->value.emplace(invoke_to_value(std::move(f_)));
+      });
     } catch (const Cancelled&) {
       throw;  // from further out; the destructor settles it
     } catch (...) {
@@ -321,10 +324,15 @@ auto race(F&&... f) -> std::variant<detail::NonVoid<std::invoke_result_t<F>>...>
     Settled<std::variant_alternative_t<kIndex, Result>> own;
     own.settle(std::get<kIndex>(std::move(functions)));
     // acq_rel: one winner; the join orders its result before the caller's look.
-    if (decided.exchange(true, std::memory_order_acq_rel)) return;
+    if (mutant::kRaceDecidedApart) {
+      if (decided.load(std::memory_order_acquire)) return;
+      decided.store(true, std::memory_order_release);
+    } else if (decided.exchange(true, std::memory_order_acq_rel)) {
+      return;
+    }
     if (own) result.emplace(std::in_place_index<kIndex>, std::move(own.value()));
     else error = own.error();
-    home->cancel();
+    if (!mutant::kRaceLoserRuns) home->cancel();
   };
   nursery([&](Nursery& n) {
     home = &n;

@@ -56,7 +56,7 @@ void CancelScope::tell(StopHook* hooks) noexcept {
 }
 
 std::stop_token CancelScope::stop_token() {
-  attach();  // or else a cancel from above would not find us
+  if (!mutant::kTokenUnattached) attach();  // or else a cancel from above would not find us
   bool late = false;
   std::stop_token token;
   {
@@ -76,7 +76,7 @@ std::stop_token CancelScope::stop_token() {
 
 void CancelScope::drop_stop_hook() noexcept {
   // We may have seen the flag and left before the sweep came by; nobody else would tell the token.
-  if (!stop_->told && cancelled()) stop_->source.request_stop();
+  if (!stop_->told && cancelled() && !mutant::kTokenLeftUntold) stop_->source.request_stop();
   release(*stop_);
 }
 
@@ -124,7 +124,9 @@ TimedScope::TimedScope(Io& io, CancelScope* parent, Instant deadline) noexcept
   set_deadline(deadline);
 }
 
-TimedScope::~TimedScope() { io_.disarm(*this); }
+TimedScope::~TimedScope() {
+  if (!mutant::kDeadlineStaysArmed) io_.disarm(*this);
+}
 
 void TimedScope::rearm() noexcept {
   io_.disarm(*this);
@@ -148,7 +150,7 @@ Instant CancelScope::deadline() const noexcept {
 void CancelScope::wake_strands(Fired& fired) noexcept {
   if (stop_ && !stop_->told) [[unlikely]] {
     stop_->told = true;
-    stop_->keepers.fetch_add(1, std::memory_order_relaxed);
+    if (!mutant::kStopHookUnkept) stop_->keepers.fetch_add(1, std::memory_order_relaxed);
     stop_->next = std::exchange(fired.hooks, stop_);
   }
   for (Strand* strand = strands_.front(); strand; strand = strands_.after(*strand)) {

@@ -107,19 +107,16 @@ function(weft_test name)
   weft_register_gtest(${name})
 endfunction()
 
-# weft_model_test(<name> SOURCES ... [PRODUCT ...] [MUTANT n] [AS_SHIPPED] [LABELS ...] ...)
+# weft_model_test(<name> SOURCES ... [PRODUCT ...] [AS_SHIPPED] [LABELS ...] ...)
 # A GoogleTest program that explores product code. It does not link the library: the product's
 # headers, and the files of src/ named by PRODUCT, are compiled into it against the explorer's Sync.
 function(weft_model_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg
-    "SERIAL;AS_SHIPPED" "TIMEOUT;MUTANT" "SOURCES;PRODUCT;LABELS;LIBRARIES;DEFINITIONS;ENVIRONMENT")
+    "SERIAL;AS_SHIPPED" "TIMEOUT" "SOURCES;PRODUCT;LABELS;LIBRARIES;DEFINITIONS;ENVIRONMENT")
   list(PREPEND arg_LABELS model)
   weft_wants_labels(wanted ${arg_LABELS})
   if(NOT wanted)
     return()
-  endif()
-  if(arg_MUTANT)
-    list(APPEND arg_DEFINITIONS WEFT_MUTANT=${arg_MUTANT})
   endif()
   list(TRANSFORM arg_PRODUCT PREPEND ${PROJECT_SOURCE_DIR}/src/)
 

@@ -8,7 +8,6 @@
 
 #include <weft/nursery.hpp>
 
-#include <memory>
 #include <ranges>
 #include <tuple>
 #include <variant>
@@ -49,6 +48,12 @@ NonVoid<std::invoke_result_t<F>> invoke_to_value(F&& f) {
 // The part of a future's state that does not depend on T. Two keep it: the future and the child.
 class FutureBase {
  public:
+  // True: the other has gone before.
+  [[nodiscard]] bool let_go() noexcept {
+    // release, acquire: who comes second destroys what the first has used.
+    return keepers_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  }
+
   enum class Status : std::uint8_t { pending, value, error, cancelled, taken };
 
   [[nodiscard]] Status status() const noexcept {
@@ -79,6 +84,7 @@ class FutureBase {
   WaitList waiters_;
   CancelScope* scope_ = nullptr;
   bool cancelled_ = false;
+  Atomic<std::uint8_t> keepers_{2};
 };
 
 class FutureBase::Ready final : public Waitable {
@@ -97,6 +103,28 @@ template <class T>
 class FutureState final : public FutureBase {
  public:
   std::optional<NonVoid<T>> value;
+};
+
+// One of the two who keep a state.
+template <class T>
+class KeptState {
+ public:
+  KeptState(std::nullptr_t) noexcept {}
+  explicit KeptState(FutureState<T>* state) noexcept : state_(state) {}
+  KeptState(KeptState&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
+  KeptState& operator=(KeptState&& other) noexcept {
+    std::swap(state_, other.state_);
+    return *this;
+  }
+  ~KeptState() {
+    if (state_ && state_->let_go()) delete state_;
+  }
+  explicit operator bool() const noexcept { return state_ != nullptr; }
+  FutureState<T>* operator->() const noexcept { return state_; }
+  FutureState<T>& operator*() const noexcept { return *state_; }
+
+ private:
+  FutureState<T>* state_ = nullptr;
 };
 
 }  // namespace detail
@@ -145,10 +173,9 @@ class [[nodiscard]] Future {
 
  private:
   friend class Nursery;
-  explicit Future(std::shared_ptr<detail::FutureState<T>> state) noexcept
-      : state_(std::move(state)) {}
+  explicit Future(detail::KeptState<T> state) noexcept : state_(std::move(state)) {}
 
-  std::shared_ptr<detail::FutureState<T>> state_;
+  detail::KeptState<T> state_;
 };
 
 namespace detail {
@@ -157,8 +184,7 @@ namespace detail {
 template <class T, class F>
 class AsyncBody {
  public:
-  AsyncBody(std::shared_ptr<FutureState<T>> state, F f) noexcept(
-      std::is_nothrow_move_constructible_v<F>)
+  AsyncBody(KeptState<T> state, F f) noexcept(std::is_nothrow_move_constructible_v<F>)
       : state_(std::move(state)), f_(std::move(f)) {}
   AsyncBody(AsyncBody&&) = default;
   AsyncBody& operator=(AsyncBody&&) = delete;
@@ -172,7 +198,10 @@ class AsyncBody {
     CancelScope scope{self.scope};
     try {
       const Running running{*state_, scope};
-      run_in(self, scope, [&] { state_->value.emplace(invoke_to_value(std::move(f_))); });
+      run_in(self, scope, [&] {
+        if (mutant::kSettledBeforeResult) state_->settle(FutureBase::Status::value);
+        state_->value.emplace(invoke_to_value(std::move(f_)));
+      });
     } catch (const Cancelled&) {
       throw;  // from further out; the destructor settles it
     } catch (...) {
@@ -191,7 +220,7 @@ class AsyncBody {
     FutureBase& state;
   };
 
-  std::shared_ptr<FutureState<T>> state_;
+  KeptState<T> state_;
   F f_;
 };
 
@@ -200,9 +229,9 @@ class AsyncBody {
 template <std::invocable F>
 Future<std::invoke_result_t<F>> Nursery::async(F f) {
   using T = std::invoke_result_t<F>;
-  auto state = std::make_shared<detail::FutureState<T>>();
-  Future<T> future{state};
-  spawn(detail::AsyncBody<T, F>{std::move(state), std::move(f)});
+  auto* const state = new detail::FutureState<T>;
+  Future<T> future{detail::KeptState<T>{state}};
+  spawn(detail::AsyncBody<T, F>{detail::KeptState<T>{state}, std::move(f)});
   return future;
 }
 
@@ -303,10 +332,15 @@ auto race(F&&... f) -> std::variant<detail::NonVoid<std::invoke_result_t<F>>...>
     Settled<std::variant_alternative_t<kIndex, Result>> own;
     own.settle(std::get<kIndex>(std::move(functions)));
     // acq_rel: one winner; the join orders its result before the caller's look.
-    if (decided.exchange(true, std::memory_order_acq_rel)) return;
+    if (mutant::kRaceDecidedApart) {
+      if (decided.load(std::memory_order_acquire)) return;
+      decided.store(true, std::memory_order_release);
+    } else if (decided.exchange(true, std::memory_order_acq_rel)) {
+      return;
+    }
     if (own) result.emplace(std::in_place_index<kIndex>, std::move(own.value()));
     else error = own.error();
-    home->cancel();
+    if (!mutant::kRaceLoserRuns) home->cancel();
   };
   nursery([&](Nursery& n) {
     home = &n;

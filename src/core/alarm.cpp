@@ -15,7 +15,9 @@ bool Alarm::publish() noexcept {
   return true;
 }
 
-void Alarm::unpublish() noexcept { io_.disarm(*this); }
+void Alarm::unpublish() noexcept {
+  if (!mutant::kAlarmStaysArmed) io_.disarm(*this);
+}
 
 WaitReason Alarm::reason() const noexcept { return {.verb = "timer"}; }
 

@@ -71,7 +71,7 @@ void CancelScope::tell(StopHook* hooks) noexcept {
 }
 
 std::stop_token CancelScope::stop_token() {
-  attach();  // or else a cancel from above would not find us
+  if (!mutant::kTokenUnattached) attach();  // or else a cancel from above would not find us
   bool late = false;
   std::stop_token token;
   {
@@ -89,7 +89,11 @@ std::stop_token CancelScope::stop_token() {
   return token;
 }
 
-void CancelScope::drop_stop_hook() noexcept { release(*stop_); }
+void CancelScope::drop_stop_hook() noexcept {
+  // We may have seen the flag and left before the sweep came by; nobody else would tell the token.
+  if (!stop_->told && cancelled() && !mutant::kTokenLeftUntold) stop_->source.request_stop();
+  release(*stop_);
+}
 
 CancelReason CancelScope::reason() const noexcept {
   const auto own = static_cast<CancelReason>(reason_.load(std::memory_order_acquire));
@@ -139,7 +143,9 @@ TimedScope::TimedScope(Io& io, CancelScope* parent, Instant deadline, Instant no
   arm(now);
 }
 
-TimedScope::~TimedScope() { io_.disarm(*this); }
+TimedScope::~TimedScope() {
+  if (!mutant::kDeadlineStaysArmed) io_.disarm(*this);
+}
 
 void TimedScope::rearm() noexcept {
   io_.disarm(*this);
@@ -167,7 +173,7 @@ Instant CancelScope::deadline() const noexcept {
 void CancelScope::wake_strands(Fired& fired) noexcept {
   if (stop_ && !stop_->told) [[unlikely]] {
     stop_->told = true;
-    stop_->keepers.fetch_add(1, std::memory_order_relaxed);
+    if (!mutant::kStopHookUnkept) stop_->keepers.fetch_add(1, std::memory_order_relaxed);
     stop_->next = std::exchange(fired.hooks, stop_);
   }
   wake(roll_, fired);
@@ -253,6 +259,10 @@ Roll& CancelScope::lock_a_roll() noexcept {
 void CancelScope::make_rolls() noexcept {
   Rolls* const made = new (std::nothrow) Rolls;  // without memory, they go on meeting
   if (!made) return;
+  if (mutant::kRollsMadeApart && !rolls_.load(std::memory_order_relaxed)) {
+    rolls_.store(made, std::memory_order_release);
+    return;
+  }
   {
     const Locked locked{roll_.lock};
     if (!rolls_.load(std::memory_order_relaxed)) {

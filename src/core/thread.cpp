@@ -21,7 +21,7 @@ ThreadCarrier& carrier_of_this_thread() noexcept {
 
 // What the kernel is to find in the word, or else not sleep.
 std::uint64_t compared([[maybe_unused]] Fiber& self, std::uint64_t seen) noexcept {
-  if constexpr (mutant::kThreadSleepsWithoutCompare)
+  if (mutant::kThreadSleepsWithoutCompare)
     return self.word.bits().load(std::memory_order_relaxed);
   return seen;
 }
@@ -126,9 +126,9 @@ void ThreadIo::departed(Fiber&, Departure) noexcept {}
 // then on the thread may be gone; its frame is not, so the address is good.
 void ThreadIo::resume(FiberList fibers) noexcept {
   while (Fiber* const fiber = fibers.pop_front()) {
-    if constexpr (mutant::kThreadWokenWithoutWord) Sync::wake(fiber->word.bits(), 1);
+    if (mutant::kThreadWokenWithoutWord) Sync::wake(fiber->word.bits(), 1);
     fiber->word.run_thread();
-    if constexpr (!mutant::kThreadWokenWithoutWord) Sync::wake(fiber->word.bits(), 1);
+    if (!mutant::kThreadWokenWithoutWord) Sync::wake(fiber->word.bits(), 1);
   }
 }
 

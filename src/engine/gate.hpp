@@ -28,7 +28,7 @@ class Gate {
   [[gnu::always_inline]] void enter() noexcept {
     chaos::step();
     inside_.store(true, std::memory_order_relaxed);
-    if constexpr (!mutant::kGateEntersUnfenced) Sync::fence_here();  // pairs with insist()
+    if (!mutant::kGateEntersUnfenced) Sync::fence_here();  // pairs with insist()
     // acquire: pairs with open(); we see the queues as the other left them.
     if (bar_.load(std::memory_order_acquire) != kOpen) [[unlikely]] stand_aside();
   }
@@ -55,7 +55,7 @@ class Gate {
   // For an owner that does not come. Afterwards it is inside, and we see it, or finds the way
   // barred.
   void insist() const noexcept {
-    if constexpr (!mutant::kGateForcedUnfenced) Sync::fence_everywhere();  // pairs with enter()
+    if (!mutant::kGateForcedUnfenced) Sync::fence_everywhere();  // pairs with enter()
   }
   [[nodiscard]] bool is_outside() const noexcept {
     return !inside_.load(std::memory_order_acquire);

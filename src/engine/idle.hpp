@@ -71,14 +71,14 @@ class Idle {
   void begin_sleep() noexcept {
     chaos::step();
     word_.fetch_add(kOneAsleep, std::memory_order_seq_cst);
-    if constexpr (!mutant::kSleepAnnouncedUnfenced) Sync::fence(std::memory_order_seq_cst);
+    if (!mutant::kSleepAnnouncedUnfenced) Sync::fence(std::memory_order_seq_cst);
   }
   void end_sleep() noexcept { word_.fetch_sub(kOneAsleep, std::memory_order_seq_cst); }
 
   // By a foreign thread that has put work into the injector: whether it must wake somebody.
   [[nodiscard]] bool must_be_told() const noexcept {
     chaos::step();
-    if constexpr (!mutant::kInjectionUnfenced) Sync::fence(std::memory_order_seq_cst);
+    if (!mutant::kInjectionUnfenced) Sync::fence(std::memory_order_seq_cst);
     return count().wants_a_search();
   }
 

@@ -37,8 +37,9 @@ void FutureBase::cancel() noexcept {
 
 void FutureBase::runs_in(CancelScope* scope) noexcept {
   const Locked locked{lock_};
-  scope_ = scope;
-  if (scope && cancelled_) scope->cancel();  // nobody is below it yet
+  if (scope || !mutant::kFutureKeepsDeadScope) scope_ = scope;
+  // Nobody is below it yet.
+  if (scope && cancelled_ && !mutant::kEarlyCancelForgotten) scope->cancel();
 }
 
 bool FutureBase::Ready::publish() noexcept {

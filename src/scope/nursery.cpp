@@ -19,7 +19,8 @@ namespace weft {
 bool Nursery::Word::child_added() noexcept {
   const std::uint64_t before = bits_.fetch_add(kChild, std::memory_order_relaxed);
   if (state_of(before) == NurseryState::open) [[likely]] return true;
-  child_not_added();  // the caller is counted, or waited for by one that is: not the last
+  // The caller is counted, or waited for by one that is: not the last.
+  if (!mutant::kRefusedStaysCounted) child_not_added();
   return false;
 }
 
@@ -34,11 +35,12 @@ std::size_t Nursery::Word::live(std::int64_t spawned) const noexcept {
 
 bool Nursery::Word::children_ended(std::size_t count) noexcept {
   chaos::step();
-  [[maybe_unused]] const std::uint64_t before = bits_.load(std::memory_order_relaxed);
+  const std::uint64_t before =
+      mutant::kJoinStateApartFromCount ? bits_.load(std::memory_order_relaxed) : 0;
   // release: the owner sees what the child did. acquire: the last child sees join_.
   const std::uint64_t now =
       bits_.fetch_sub(count * kChild, std::memory_order_acq_rel) - count * kChild;
-  if constexpr (mutant::kJoinStateApartFromCount)
+  if (mutant::kJoinStateApartFromCount)
     return now / kChild == 0 && (before & kWaiter) != 0;
   return now / kChild == 0 && (now & kWaiter) != 0;
 }
@@ -79,10 +81,15 @@ bool Nursery::Word::begin_cancelling() noexcept {
   std::uint64_t seen = bits_.load(std::memory_order_relaxed);
   for (;;) {
     const NurseryState from = state_of(seen);
+    if (mutant::kClosingCannotBeCancelled && from == NurseryState::closing) return false;
     if (from != NurseryState::open && from != NurseryState::closing) return false;
     spec::check_edge(from, NurseryState::cancelling);
     const std::uint64_t next =
         (seen & ~kStateMask) | static_cast<std::uint64_t>(NurseryState::cancelling);
+    if (mutant::kCancellingByPlainStore) {
+      bits_.store(next, std::memory_order_release);
+      return true;
+    }
     if (bits_.compare_exchange_weak(seen, next, std::memory_order_relaxed)) return true;
   }
 }
@@ -123,7 +130,7 @@ void Nursery::children_ended(std::size_t count) noexcept {
   Join& join = *join_.read();
   Fiber& owner = join.fiber();
   const Claim claim = join.claim();  // from here on, *this may be gone
-  if constexpr (mutant::kJoinTouchedAfterRelease) static_cast<void>(word_.state());
+  if (mutant::kJoinTouchedAfterRelease) static_cast<void>(word_.state());
   if (claim == Claim::owned) owner.io->resume(FiberList{owner});
 }
 
@@ -139,13 +146,9 @@ bool Nursery::run_own_children() noexcept {
   }
 }
 
-void Nursery::end_state() noexcept {
-  if (cancelled()) word_.begin_cancelling();  // by a scope above us
-  word_.end();
-}
-
 void Nursery::wait_for_children() noexcept {
   if (word_.body_ended(spawned_)) return;
+  if (mutant::kCancelledJoinReturns && cancelled()) return;
   Join operation{*this};
   wait_shielded(operation);
 }
@@ -160,7 +163,7 @@ void Nursery::take_back(Fiber& child, bool by_owner) noexcept {
 }
 
 bool Nursery::refuse(Fiber& child) noexcept {
-  discard_fiber(child);
+  if (!mutant::kRefusedChildStays) discard_fiber(child);
   return false;
 }
 
@@ -270,8 +273,10 @@ void Nursery::give_back(Extras& extras) noexcept {
   {
     const Locked locked{extras.lock};
     --extras.live;
+    const bool anybody = mutant::kPlaceGivenToNobody && !extras.waiters.empty();
     // Handed over, or else a newcomer could take it before the one that waits.
-    if (extras.waiters.wake_one(woken)) static_cast<void>(extras.take_place());
+    if ((extras.waiters.wake_one(woken) || anybody) && !mutant::kPlaceGivenTwice)
+      static_cast<void>(extras.take_place());
   }
   resume_all(std::move(woken));
 }
@@ -387,7 +392,9 @@ class Nursery::Grace final : public Timer {
     when = at;
     nursery_.io().arm(*this);
   }
-  ~Grace() { nursery_.io().disarm(*this); }
+  ~Grace() {
+    if (!mutant::kGraceStaysArmed) nursery_.io().disarm(*this);
+  }
 
  private:
   void fire(Fired& fired) noexcept override {
@@ -403,6 +410,13 @@ void Nursery::cancel_at(Instant when) {
   auto timer = std::make_unique<Grace>(*this, when);
   const Locked locked{error_lock_};
   if (!grace_) grace_ = timer.release();  // the first call stands
+}
+
+void Nursery::end_state() noexcept {
+  // Its timer would change the state under our feet.
+  if (!mutant::kGraceOutlivesTheEnd) delete std::exchange(grace_, nullptr);
+  if (cancelled()) word_.begin_cancelling();  // by a scope above us
+  word_.end();
 }
 
 void Nursery::let_go() noexcept {

@@ -8,11 +8,11 @@ void Event::set() noexcept {
   FiberList woken;
   {
     const Locked locked{lock_};
-    if constexpr (!mutant::kDataAfterWake) set_.write(true);
+    if (!mutant::kDataAfterWake) set_.write(true);
     waiters_.wake_all(woken);
   }
   resume_all(std::move(woken));
-  if constexpr (mutant::kDataAfterWake) set_.write(true);
+  if (mutant::kDataAfterWake) set_.write(true);
 }
 
 void Event::reset() noexcept {

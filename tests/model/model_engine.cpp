@@ -78,11 +78,11 @@ void ModelEngine::run_fiber(void* who, std::uintptr_t how) {
 
 void ModelEngine::work() {
   Worker worker{*this};
-  // Two of the frames that no fiber uses yet are this worker's to spawn with.
+  // Some of the frames that no fiber uses yet are this worker's to spawn with.
   {
     const Locked locked{lock_};
     worker.index = workers_++;
-    for (int i = 0; i < 2 && frames_used_ < kFibersMax; ++i)
+    for (int i = 0; i < 3 && frames_used_ < kFibersMax; ++i)
       worker.frames.give(frames_[frames_used_++]);
   }
   thread_slot() = &worker;
@@ -126,7 +126,8 @@ void ModelEngine::push(Fiber& fiber) {
 
 Fiber* ModelEngine::pop() {
   for (;;) {
-    const std::uint32_t seen = changes_.load(std::memory_order_acquire);
+    // Not a load, which could be old: the queue is not what is explored here.
+    const std::uint32_t seen = changes_.fetch_add(0, std::memory_order_acquire);
     bool over = false;
     Fiber* const fiber = take(over);
     if (fiber || over) return fiber;
@@ -150,6 +151,14 @@ Fiber* ModelEngine::take(bool& over) {
             queue_.begin());
   --queued_;
   return first;
+}
+
+Fiber* ModelEngine::take_unborn(const CancelScope& home) {
+  const Locked locked{lock_};
+  Fiber* const newest = queued_ == 0 ? nullptr : queue_[queued_ - 1];
+  if (!newest || newest->strand || newest->scope != &home) return nullptr;
+  --queued_;
+  return newest;
 }
 
 void ModelEngine::fiber_ended() {

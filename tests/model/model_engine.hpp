@@ -18,7 +18,7 @@
 
 namespace weft::model {
 
-inline constexpr std::size_t kFibersMax = 6;
+inline constexpr std::size_t kFibersMax = 8;
 
 class ModelEngine : public Io {
  public:
@@ -37,6 +37,12 @@ class ModelEngine : public Io {
   void work();
 
   [[nodiscard]] Fiber& frame(std::size_t i) { return frames_[i]; }
+  // When all is over: nobody has kept a frame.
+  [[nodiscard]] bool all_frames_free() const {
+    for (const Fiber& frame : frames_)
+      if (frame.io) return false;
+    return true;
+  }
 
   // ── Io ──────────────────────────────────────────────────────────────────────────────────────
   void start(Fiber& fiber) override;
@@ -53,6 +59,8 @@ class ModelEngine : public Io {
   // The queue, as workers see it. take(): `over` if all fibers have ended.
   virtual void put(Fiber& fiber);
   virtual Fiber* take(bool& over);
+  // The newest in the plain queue, if it is unborn and of this home.
+  Fiber* take_unborn(const CancelScope& home);
   [[nodiscard]] unsigned worker_index() { return here().index; }
 
  private:

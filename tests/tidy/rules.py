@@ -142,7 +142,7 @@ BANS = [
 
 ALLOWED_MACROS = {
     "WEFT_MODEL": EVERYWHERE,
-    "WEFT_MUTANT": EVERYWHERE,
+    "WEFT_MUTANTS": EVERYWHERE,
     "WEFT_SPEC_ASSERT": EVERYWHERE,
     # Two compilers tell of their sanitizers in two ways.
     "WEFT_ASAN": ARCH,

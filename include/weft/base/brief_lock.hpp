@@ -39,10 +39,10 @@ class BriefLock {
   void unlock() noexcept {
     // The exchange is the holder's last touch of the protected object. A sleeper's wake needs only
     // the address, so the object may already be gone when the kernel is told.
-    constexpr auto kOrder =
+    const auto order =
         mutant::kUnlockRelaxed ? std::memory_order_relaxed : std::memory_order_release;
-    if (word_.exchange(kFree, kOrder) == kContended) [[unlikely]]
-      if constexpr (!mutant::kUnlockForgetsSleeper) Sync::wake(word_, 1);
+    if (word_.exchange(kFree, order) == kContended) [[unlikely]]
+      if (!mutant::kUnlockForgetsSleeper) Sync::wake(word_, 1);
   }
 
  private:

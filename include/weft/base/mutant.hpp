@@ -1,59 +1,86 @@
 // Mutants: each is one wrong line that the checker must notice, or the checker is worth nothing.
 //
-// Protocol code says `if constexpr (mutant::kLatchByPlainStore)` at the place of the fault. Outside
-// model builds every constant is false and the branch is never compiled in. One mutant is active at
-// a time: the test of the checker builds the models once per row of kMutants.
+// Protocol code says `if (mutant::kLatchByPlainStore)` at the place of the fault. Every switch is a
+// constant false, and the branch is never compiled in, but for one program: the test of the checker
+// (WEFT_MUTANTS) throws one switch after the other.
 #pragma once
 
 #include <array>
 #include <string_view>
 
-#if defined(WEFT_MUTANT) && !defined(WEFT_MODEL)
-#error "WEFT_MUTANT breaks the protocol on purpose: it is for model builds (WEFT_MODEL) only"
+#if defined(WEFT_MUTANTS) && !defined(WEFT_MODEL)
+#error "WEFT_MUTANTS breaks the protocol on purpose: it is for model builds (WEFT_MODEL) only"
 #endif
 
 namespace weft::mutant {
 
-#if defined(WEFT_MUTANT)
-inline constexpr int kActive = WEFT_MUTANT;
+#if defined(WEFT_MUTANTS)
+inline int active = 0;  // the protocol as it should be
+struct Switch {
+  int id;
+  operator bool() const noexcept { return active == id; }
+};
 #else
-inline constexpr int kActive = 0;  // the protocol as it should be
+struct Switch {
+  int id;
+  constexpr operator bool() const noexcept { return false; }
+};
 #endif
 
-inline constexpr bool kCommitOnOwnStack = kActive == 1;
-inline constexpr bool kLatchByPlainStore = kActive == 2;
-inline constexpr bool kTicketNotBumped = kActive == 3;
-inline constexpr bool kTicketCheckedApart = kActive == 4;
-inline constexpr bool kNudgeSkipsRmw = kActive == 5;
-inline constexpr bool kParkIgnoresNudge = kActive == 6;
-inline constexpr bool kLastArmStaysPublished = kActive == 7;
-inline constexpr bool kEventWakesFirstOnly = kActive == 8;
-inline constexpr bool kEventEnqueuesParking = kActive == 9;
-inline constexpr bool kClaimIgnoresVerdict = kActive == 10;
-inline constexpr bool kDataAfterWake = kActive == 11;
-inline constexpr bool kJoinTouchedAfterRelease = kActive == 12;
-inline constexpr bool kJoinStateApartFromCount = kActive == 13;
-inline constexpr bool kThreadWokenWithoutWord = kActive == 14;
-inline constexpr bool kThreadSleepsWithoutCompare = kActive == 15;
-inline constexpr bool kRecycledTicketRestarts = kActive == 16;
-inline constexpr bool kUnlockForgetsSleeper = kActive == 17;
-inline constexpr bool kUnlockRelaxed = kActive == 18;
-inline constexpr bool kNudgeClearedTooLate = kActive == 19;
-inline constexpr bool kGateEntersUnfenced = kActive == 20;
-inline constexpr bool kGateForcedUnfenced = kActive == 21;
-inline constexpr bool kInjectorTurnRelaxed = kActive == 22;
-inline constexpr bool kSleepAnnouncedUnfenced = kActive == 23;
-inline constexpr bool kInjectionUnfenced = kActive == 24;
-inline constexpr bool kWatchSleepsRegardless = kActive == 25;
-inline constexpr bool kEmptyIgnoresOverflow = kActive == 40;
-inline constexpr bool kToldOnceIsEnough = kActive == 41;
+inline constexpr Switch kCommitOnOwnStack{1};
+inline constexpr Switch kLatchByPlainStore{2};
+inline constexpr Switch kTicketNotBumped{3};
+inline constexpr Switch kTicketCheckedApart{4};
+inline constexpr Switch kNudgeSkipsRmw{5};
+inline constexpr Switch kParkIgnoresNudge{6};
+inline constexpr Switch kLastArmStaysPublished{7};
+inline constexpr Switch kEventWakesFirstOnly{8};
+inline constexpr Switch kEventEnqueuesParking{9};
+inline constexpr Switch kClaimIgnoresVerdict{10};
+inline constexpr Switch kDataAfterWake{11};
+inline constexpr Switch kJoinTouchedAfterRelease{12};
+inline constexpr Switch kJoinStateApartFromCount{13};
+inline constexpr Switch kThreadWokenWithoutWord{14};
+inline constexpr Switch kThreadSleepsWithoutCompare{15};
+inline constexpr Switch kRecycledTicketRestarts{16};
+inline constexpr Switch kUnlockForgetsSleeper{17};
+inline constexpr Switch kUnlockRelaxed{18};
+inline constexpr Switch kNudgeClearedTooLate{19};
+inline constexpr Switch kGateEntersUnfenced{20};
+inline constexpr Switch kGateForcedUnfenced{21};
+inline constexpr Switch kInjectorTurnRelaxed{22};
+inline constexpr Switch kSleepAnnouncedUnfenced{23};
+inline constexpr Switch kInjectionUnfenced{24};
+inline constexpr Switch kWatchSleepsRegardless{25};
+inline constexpr Switch kCancellingByPlainStore{26};
+inline constexpr Switch kClosingCannotBeCancelled{27};
+inline constexpr Switch kRefusedStaysCounted{28};
+inline constexpr Switch kRefusedChildStays{29};
+inline constexpr Switch kCancelledJoinReturns{30};
+inline constexpr Switch kPlaceGivenTwice{31};
+inline constexpr Switch kPlaceGivenToNobody{32};
+inline constexpr Switch kGraceStaysArmed{33};
+inline constexpr Switch kDeadlineStaysArmed{34};
+inline constexpr Switch kAlarmStaysArmed{35};
+inline constexpr Switch kSettledBeforeResult{36};
+inline constexpr Switch kFutureKeepsDeadScope{37};
+inline constexpr Switch kEarlyCancelForgotten{38};
+inline constexpr Switch kRaceDecidedApart{39};
+inline constexpr Switch kRaceLoserRuns{40};
+inline constexpr Switch kGraceOutlivesTheEnd{41};
+inline constexpr Switch kTokenUnattached{42};
+inline constexpr Switch kStopHookUnkept{43};
+inline constexpr Switch kTokenLeftUntold{44};
+inline constexpr Switch kEmptyIgnoresOverflow{45};
+inline constexpr Switch kToldOnceIsEnough{46};
+inline constexpr Switch kRollsMadeApart{47};
 
 struct Mutant {
   int id;
   std::string_view name, change, noticed_by;
 };
 
-// The id is the value of WEFT_MUTANT; M and S numbers are those of the catalogue of known faults.
+// M and S numbers are those of the catalogue of known faults.
 inline constexpr std::array kMutants{
     Mutant{1, "kCommitOnOwnStack", "M1: PARKED is committed before the fiber leaves its stack",
            "explorer: race on the stack"},
@@ -105,17 +132,49 @@ inline constexpr std::array kMutants{
            "explorer: deadlock"},
     Mutant{25, "kWatchSleepsRegardless", "the watch sleeps for good although somebody runs",
            "explorer: deadlock"},
-    Mutant{40, "kEmptyIgnoresOverflow", "an injector with an empty ring calls itself empty",
-           "explorer: empty although nobody has taken it"},
-    Mutant{41, "kToldOnceIsEnough", "who finds an inbox nudged already returns without RMW",
+    Mutant{26, "kCancellingByPlainStore", "cancel() stores the state with an older count",
+           "explorer: the join does not end, or too early"},
+    Mutant{27, "kClosingCannotBeCancelled", "cancel() does nothing to a nursery that is closing",
            "explorer: deadlock"},
+    Mutant{28, "kRefusedStaysCounted", "a spawn that is refused leaves its count in the word",
+           "explorer: deadlock"},
+    Mutant{29, "kRefusedChildStays", "a child that is refused is not taken apart",
+           "explorer: leak"},
+    Mutant{30, "kCancelledJoinReturns", "the join of a cancelled nursery does not wait",
+           "explorer: use after free"},
+    Mutant{31, "kPlaceGivenTwice", "a place of max_live is handed over and stays free",
+           "explorer: two at a time"},
+    Mutant{32, "kPlaceGivenToNobody", "a place is handed over to a waiter that was cancelled",
+           "explorer: deadlock"},
+    Mutant{33, "kGraceStaysArmed", "a nursery ends with its grace timer armed",
+           "explorer: use after free"},
+    Mutant{34, "kDeadlineStaysArmed", "a scope ends with its deadline armed",
+           "explorer: use after free"},
+    Mutant{35, "kAlarmStaysArmed", "an alarm is not disarmed when its wait ends",
+           "explorer: use after free"},
+    Mutant{36, "kSettledBeforeResult", "a future is settled before its value is there",
+           "explorer: race on the value"},
+    Mutant{37, "kFutureKeepsDeadScope", "a future still knows the scope of a child that has ended",
+           "explorer: use after free"},
+    Mutant{38, "kEarlyCancelForgotten", "a future cancelled before its child started forgets it",
+           "explorer: deadlock"},
+    Mutant{39, "kRaceDecidedApart", "race() looks who won, then says so",
+           "explorer: race on the result"},
+    Mutant{40, "kRaceLoserRuns", "race() does not cancel the loser", "explorer: deadlock"},
+    Mutant{41, "kGraceOutlivesTheEnd", "a nursery takes its last state with its grace timer armed",
+           "explorer: the state after the end"},
+    Mutant{42, "kTokenUnattached", "a scope with a stop token is not known to its parent",
+           "explorer: the token is not stopped"},
+    Mutant{43, "kStopHookUnkept", "cancel() tells a stop hook that its scope may take along",
+           "explorer: use after free"},
+    Mutant{44, "kTokenLeftUntold", "a scope that ends before the sweep leaves its token untold",
+           "explorer: the token is not stopped"},
+    Mutant{45, "kEmptyIgnoresOverflow", "an injector with an empty ring calls itself empty",
+           "explorer: empty although nobody has taken it"},
+    Mutant{46, "kToldOnceIsEnough", "who finds an inbox nudged already returns without RMW",
+           "explorer: deadlock"},
+    Mutant{47, "kRollsMadeApart", "a scope's rolls are made without its lock",
+           "explorer: neither found nor found the flag"},
 };
-
-constexpr bool exists(int id) {
-  for (const Mutant& mutant : kMutants)
-    if (mutant.id == id) return true;
-  return false;
-}
-static_assert(kActive == 0 || exists(kActive), "no such mutant");
 
 }  // namespace weft::mutant

@@ -73,7 +73,7 @@ class ControlWord {
       Word next = Word::unpack(seen);
       if (next.nudge && nudges == Nudges::heed && !mutant::kParkIgnoresNudge) return std::nullopt;
       check_edge(next.state, FiberState::parking, Actor::fiber);
-      if constexpr (!mutant::kTicketNotBumped) ++next.ticket;
+      if (!mutant::kTicketNotBumped) ++next.ticket;
       next.verdict = Verdict::none();
       next.state = FiberState::parking;
       // acquire: pairs with nudge(); if we see the nudge we also see the cancelled scope.
@@ -179,7 +179,7 @@ class ControlWord {
   void mark_ended(FiberState end, Actor actor) noexcept { mark(end, actor); }
   // A frame begins a new life. Its ticket goes on counting (S0 §8).
   void mark_reborn() noexcept {
-    if constexpr (mutant::kRecycledTicketRestarts) bits_.store(0, std::memory_order_relaxed);
+    if (mutant::kRecycledTicketRestarts) bits_.store(0, std::memory_order_relaxed);
     if constexpr (spec::kSpecAssert) force_state(FiberState::init);
   }
 

@@ -31,7 +31,11 @@ class Timer {
   Instant when{};
 
  protected:
+#if defined(WEFT_MODEL)
+  ~Timer() { model::check(!armed_, "a timer was destroyed while armed"); }
+#else
   ~Timer() = default;
+#endif
 
  private:
   friend class TimerQueue;

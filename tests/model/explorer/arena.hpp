@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,16 @@ class Arena {
   }
 
   void reset() noexcept { chunk_ = used_ = 0; }
+
+  [[nodiscard]] bool owns(const void* memory) const noexcept {
+    for (const Chunk& chunk : chunks_) {
+      const auto* const at = static_cast<const std::byte*>(memory);
+      if (std::less_equal<>{}(chunk.memory.get(), at) &&
+          std::less<>{}(at, chunk.memory.get() + chunk.bytes))
+        return true;
+    }
+    return false;
+  }
 
  private:
   struct Chunk {

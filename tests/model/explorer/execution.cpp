@@ -54,6 +54,7 @@ Outcome Execution::run(Search& search, const Rules& rules, Setup setup, void* co
 }
 
 void Execution::reset(Search& search, const Rules& rules, Trace* trace) {
+  g_program_runs = false;  // the last one may have been given up in the middle
   search_ = &search;
   rules_ = rules;
   trace_ = trace;
@@ -228,6 +229,7 @@ void Execution::run_on(ThreadId id) {
 void Execution::leave() { switch_context(current().context, scheduler_); }
 
 void Execution::fail(const Fault& fault) {
+  g_program_runs = false;
   fault_ = fault;
   std::strncpy(fault_text_.data(), fault.text, fault_text_.size() - 1);
   fault_.text = fault_text_.data();
@@ -263,8 +265,11 @@ void Execution::enter_end(void* execution) {
 template <class Body>
 void Execution::run_guarded(Body body) {
   try {
+    g_program_runs = true;
     body();
+    g_program_runs = false;
   } catch (...) {
+    g_program_runs = false;
     fail({.kind = Failure::exception, .text = "an exception left the thread's function"});
   }
   Thread& thread = current();

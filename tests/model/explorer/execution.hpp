@@ -146,6 +146,7 @@ class Execution {
 
   void* make(std::size_t bytes, std::size_t alignment, const char* type);
   std::size_t unmake(void* object, Site site);  // the destructor has already run
+  [[nodiscard]] bool owns(const void* memory) const noexcept { return arena_.owns(memory); }
   void name(const void* address, const char* text);
 
   [[noreturn]] void fail(const Fault& fault);
@@ -231,5 +232,17 @@ class Execution {
 
 // The execution that is running on this OS thread, if any.
 [[nodiscard]] Execution* running() noexcept;
+
+// Whose code runs: the program's, from its first instruction on but for the calls it makes to the
+// explorer (each stands in a Door), or the explorer's own.
+inline bool g_program_runs = false;
+
+class [[nodiscard]] Door {
+ public:
+  Door() noexcept { g_program_runs = false; }
+  ~Door() { g_program_runs = running() != nullptr; }
+  Door(const Door&) = delete;
+  Door& operator=(const Door&) = delete;
+};
 
 }  // namespace weft::model

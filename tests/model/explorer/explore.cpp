@@ -15,15 +15,19 @@
 namespace weft::model {
 
 void* Program::allocate(std::size_t bytes, std::size_t alignment) {
+  const Door door;
   return execution_.allocate(bytes, alignment);
 }
 void Program::add_destructor(void (*destructor)(void*), void* object) {
+  const Door door;
   execution_.add_destructor(destructor, object);
 }
 void Program::add_thread(const char* name, void (*function)(void*), void* closure) {
+  const Door door;
   execution_.add_thread(name, function, closure);
 }
 void Program::add_at_end(void (*function)(void*), void* closure) {
+  const Door door;
   execution_.add_at_end(function, closure);
 }
 

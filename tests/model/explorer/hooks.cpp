@@ -12,6 +12,7 @@ void check(bool holds, const char* message, Site site) {
 }
 
 unsigned choose(unsigned count, Site site) {
+  const Door door;
   return running() ? running()->choose(count, site) : 0;
 }
 
@@ -21,6 +22,7 @@ void*& thread_slot() noexcept {
 }
 
 void name(const void* object, const char* text) {
+  const Door door;
   if (running()) running()->name(object, text);
 }
 
@@ -53,64 +55,79 @@ constexpr PlaceKind place_kind(Object kind) noexcept {
 }  // namespace
 
 bool active() noexcept { return running() != nullptr; }
+bool program_runs() noexcept { return g_program_runs; }
+bool is_made(const void* object) noexcept { return active() && running()->owns(object); }
 
 std::uint64_t load(const void* atomic, std::uint64_t initial, std::memory_order order, Site site) {
+  const Door door;
   return running()->load(atomic, initial, {OpKind::load, order, site});
 }
 
 void store(const void* atomic, std::uint64_t initial, std::uint64_t value, std::memory_order order,
            Site site) {
+  const Door door;
   running()->store(atomic, initial, value, {OpKind::store, order, site});
 }
 
 std::uint64_t modify(const void* atomic, std::uint64_t initial, Modify how, std::uint64_t operand,
                      std::uint64_t mask, std::memory_order order, Site site) {
+  const Door door;
   return running()->modify(atomic, initial, operand, mask, {op_kind(how), order, site});
 }
 
 bool compare_exchange(const void* atomic, std::uint64_t initial, std::uint64_t& expected,
                       std::uint64_t desired, CasStrength strength, std::memory_order success,
                       std::memory_order failure, Site site) {
+  const Door door;
   const OpKind kind = strength == CasStrength::weak ? OpKind::cas_weak : OpKind::cas_strong;
   return running()->compare_exchange(atomic, initial, expected, desired, failure,
                                      {kind, success, site});
 }
 
 void fence(std::memory_order order, Site site) {
+  const Door door;
   if (active()) running()->fence({OpKind::fence, order, site});
 }
 
 void construct(const void* object, Object kind, std::uint64_t initial, Site site) {
+  const Door door;
   if (active()) running()->construct(object, place_kind(kind), initial, site);
 }
 
 void destroy(const void* object, Site site) {
+  const Door door;
   if (active()) running()->destroy(object, site);
 }
 
 void read_var(const void* var, Site site) {
+  const Door door;
   if (active()) running()->use_var(var, {OpKind::var_read, kRelaxed, site});
 }
 
 void write_var(const void* var, Site site) {
+  const Door door;
   if (active()) running()->use_var(var, {OpKind::var_write, kRelaxed, site});
 }
 
 // Outside an execution there is one thread, and a Lock has nothing to do.
 void lock(const void* lock, Site site) {
+  const Door door;
   if (active()) running()->lock(lock, {OpKind::lock, std::memory_order_acquire, site});
 }
 
 bool try_lock(const void* lock, Site site) {
+  const Door door;
   return !active() ||
          running()->try_lock(lock, {OpKind::try_lock, std::memory_order_acquire, site});
 }
 
 void unlock(const void* lock, Site site) {
+  const Door door;
   if (active()) running()->unlock(lock, {OpKind::unlock, std::memory_order_release, site});
 }
 
 void sleep(const void* atomic, std::uint64_t initial, std::uint64_t seen, bool timed, Site site) {
+  const Door door;
   constexpr std::uint64_t kLowHalf = 0xffff'ffff;
   if (active())
     running()->sleep(atomic, initial, seen, kLowHalf, timed, {OpKind::sleep, kRelaxed, site});
@@ -119,20 +136,24 @@ void sleep(const void* atomic, std::uint64_t initial, std::uint64_t seen, bool t
 }
 
 void wake(const void* atomic, unsigned sleepers, Site site) {
+  const Door door;
   if (active()) running()->wake(atomic, sleepers, {OpKind::wake, kRelaxed, site});
 }
 
 void spin(Site site) {
+  const Door door;
   if (active()) running()->spin(site);
 }
 
 void* make(std::size_t bytes, std::size_t alignment, const char* type) {
+  const Door door;
   if (!active())
     raise({.kind = Failure::assertion, .text = "model::make() works inside an execution only"});
   return running()->make(bytes, alignment, type);
 }
 
 void unmake(void* object, Site site) {
+  const Door door;
   if (!active())
     raise({.kind = Failure::assertion, .text = "model::destroy() works inside an execution only"});
   const std::size_t bytes = running()->unmake(object, site);

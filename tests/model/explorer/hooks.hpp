@@ -13,6 +13,12 @@ namespace weft::model::hook {
 // Is a controlled thread of an execution running? Outside, an Atomic is a plain value.
 [[nodiscard]] bool active() noexcept;
 
+// Is it the program under test that runs just now, and not the explorer itself? What is allocated
+// then belongs to the execution.
+[[nodiscard]] bool program_runs() noexcept;
+// Did make() make the object that begins here?
+[[nodiscard]] bool is_made(const void* object) noexcept;
+
 enum class Object : std::uint8_t { atomic, var, lock };
 enum class Modify : std::uint8_t { exchange, add, sub, bit_or, bit_and, bit_xor };
 enum class CasStrength : std::uint8_t { weak, strong };

@@ -133,12 +133,15 @@ void Memory::destroy_range(const void* begin, std::size_t bytes, ThreadId thread
   }
 }
 
-// The end of an object's life must come after every access to it, by happens-before and not by luck
-// of the schedule; so the check does not depend on which of the two the search ran first.
+// The end of an object's life must come after its beginning and after every access to it, by
+// happens-before and not by luck of the schedule; so the check does not depend on which of the two
+// the search ran first.
 void Memory::check_unused(PlaceId id, ThreadId thread, const ThreadViews& views, Failure kind,
                           const char* text, Site site) {
   const Place& place = places_[id];
   const VectorClock& clock = views.now.clock;
+  if (!clock.reaches(place.born_by, place.born_at))
+    raise({.kind = kind, .text = text, .place = id, .site = site, .other = place.born_by});
   for (ThreadId t = 0; t < kMaxThreads; ++t)
     if (t != thread && !clock.reaches(t, place.touched.at[t]))
       raise({.kind = kind,

@@ -1,6 +1,9 @@
 // Every kind of failure is detected, and its innocent twin is not.
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <memory>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -179,6 +182,28 @@ TEST(Failures, UseOfADeadStackObject) {
         });
       },
       Failure::use_after_free));
+}
+
+// Nobody but its maker has touched it: to end its life one must still have seen it begin.
+template <std::memory_order kStore>
+void made_and_ended(Program& p) {
+  using Value = Sync::Var<int>;
+  struct State {
+    alignas(Value) std::byte room[sizeof(Value)];
+    Sync::Atomic<Value*> made{nullptr};
+  };
+  auto& s = p.make<State>();
+  p.thread("maker", [&s] { s.made.store(::new (s.room) Value{1}, kStore); });
+  p.thread("breaker", [&s] {
+    if (Value* const value = s.made.load(acquire)) std::destroy_at(value);
+  });
+}
+
+TEST(Failures, EndOfWhatNeedNotHaveBegun) {
+  EXPECT_TRUE(expect_bug({.name = "made, told relaxed, ended"}, made_and_ended<relaxed>,
+                         Failure::use_after_free));
+  const Result good = explore({.name = "made, told, ended"}, made_and_ended<release>);
+  EXPECT_FALSE(good.failed) << good.report;
 }
 
 TEST(Failures, AbandonedLock) {

@@ -232,7 +232,8 @@ class Real(Scratch):
             self.assertLessEqual({
                 "yield_1", "yield_1000", "spawn_seq", "spawn_batch_cold", "spawn_batch",
                 "async_seq", "event_pingpong", "sleep_cpu", "sleep_late_max", "timer_seq",
-                "timer_bulk", "cancel_100k", "cancel_100k_unwound", "cancel_1m", "mem_100k", "mem_1m", "mem_1m_tables", "mem_1m_create",
+                "timer_bulk", "cancel_100k", "cancel_100k_unwound", "cancel_1m",
+                "mem_100k", "mem_1m", "mem_1m_tables", "mem_1m_create",
                 "mem_1m_teardown",
             }, seen)
             self.assertEqual(sum(metric.startswith("fib_") for metric in seen), 2)

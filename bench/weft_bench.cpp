@@ -349,8 +349,8 @@ bool run_workload(std::string_view workload) {
 int refuse(const char* why) {
   std::fprintf(stderr,
                "weft-bench: %s\n"
-               "usage: weft-bench yield|spawn|event|mem100k|mem1m|sleepers|timers|cancel|cancel1m|fib|fib30"
-               " [workers] [port]\n"
+               "usage: weft-bench yield|spawn|event|mem100k|mem1m|sleepers|timers|cancel|\n"
+               "                  cancel1m|fib|fib30 [workers] [port]\n"
                "       weft-bench --build\n",
                why);
   return 1;

@@ -27,6 +27,7 @@ PUBLIC_HEADERS = {
     "select": "sync",
     "sync": "sync",
     "cancel": "scope",
+    "fiber_local": "core",
     "future": "scope",
     "nursery": "scope",
     "supervisor": "scope",

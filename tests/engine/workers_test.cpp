@@ -22,6 +22,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -316,15 +317,17 @@ std::set<std::string> worker_tasks(const std::string& worker0) {
   return tasks;
 }
 
-TEST_P(Workers, AnIdleEngineMakesNoWakeUps) {
-  FiberIo io{options()};
+// Runs `prepare` in an engine whose fibers then all wait, and counts what its workers do meanwhile.
+template <class F>
+void expect_an_idle_engine(FiberIo& io, F prepare) {
   Event go;
   std::thread observer;
   const std::string worker0 = std::to_string(::gettid());
   io.run([&] {
+    [[maybe_unused]] const auto prepared = prepare();
     observer = std::thread{[&] {
       std::set<std::string> tasks;
-      while (tasks.size() < GetParam()) tasks = worker_tasks(worker0);  // they name themselves
+      while (tasks.size() < io.options().workers) tasks = worker_tasks(worker0);  // once named
       const auto switches_in = [&](Duration span) {
         const std::uint64_t before = voluntary_switches(tasks);
         std::this_thread::sleep_for(span);
@@ -340,6 +343,29 @@ TEST_P(Workers, AnIdleEngineMakesNoWakeUps) {
     });
   });
   observer.join();
+}
+
+TEST_P(Workers, AnIdleEngineMakesNoWakeUps) {
+  FiberIo io{options()};
+  expect_an_idle_engine(io, [] { return 0; });
+}
+
+class FarAway final : public Timer {
+ public:
+  FarAway() {
+    when = Clock::now() + 1h;
+    io().arm(*this);
+  }
+  ~FarAway() { io().disarm(*this); }
+
+ private:
+  void fire(Fired&) noexcept override { ADD_FAILURE() << "an hour early"; }
+};
+
+TEST_P(Workers, AMillionTimeoutsThatNeverFireMakeNoWakeUps) {
+  FiberIo io{options()};
+  expect_an_idle_engine(
+      io, [] { return std::deque<FarAway>(static_cast<std::size_t>(scaled(1'000'000))); });
 }
 
 TEST_P(Workers, OptionsSayHowManyThereAre) {

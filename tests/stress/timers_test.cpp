@@ -45,7 +45,7 @@ class Counted final : public Timer {
   Tally& tally_;
 };
 
-// Each fiber arms some, waits a while, and disarms those of its neighbour, which may fire meanwhile.
+// Each fiber arms some, waits a while, and disarms its neighbour's, which may fire meanwhile.
 TEST_P(TimersStress, ArmedHereDisarmedThere) {
   FiberIo{{.workers = GetParam()}}.run([] {
     constexpr std::size_t kFibers = 32;

@@ -58,15 +58,19 @@ struct ClosureOf {
   static constexpr Closure kClosure{&run, &drop};
 };
 
-[[gnu::cold]] inline void bequeath(Locals& locals, Fiber& heir) noexcept {
+// A frame with room for `locals`, and in it them, in exchange for `frame`.
+[[gnu::cold, gnu::noinline]] inline Fiber& make_heir(Carrier& here, Fiber& frame, Locals& locals) {
+  here.frames.give(frame);
+  Fiber& heir = here.frames.take(FrameSize::large);
   locals.keep();
   auto* const end = static_cast<std::byte*>(heir.room_at()) + kRoomBytes[1];
   ::new (end - sizeof(Locals*)) Locals*(&locals);
-  heir.traits = static_cast<std::uint8_t>(heir.traits | kInherits);
+  heir.traits = kInherits;
+  return heir;
 }
 
 // The first thing a fiber of some traits does.
-[[gnu::cold]] inline void begin(Fiber& fiber) noexcept {
+[[gnu::cold, gnu::noinline]] inline void begin(Fiber& fiber) noexcept {
   const std::uint8_t traits = fiber.traits;
   if (traits & kInherits) fiber.strand->locals = inheritance(fiber);
   if (traits & kSettles) fiber.last_worker = Carrier::here().number;
@@ -82,8 +86,10 @@ Fiber& make_fiber(Io& io, Home& home, F&& callable) {
   constexpr FrameSize kSize = kFits<Stored> && sizeof(Stored) > kRoomBytes[0] ? FrameSize::large
                                                                               : FrameSize::small;
   Carrier& here = Carrier::here();
-  Locals* const locals = here.current->strand->locals;
-  Fiber& fiber = here.frames.take(locals ? FrameSize::large : kSize);
+  Fiber* frame = &here.frames.take(kSize);
+  if (Locals* const locals = here.current->strand->locals) [[unlikely]]
+    frame = &make_heir(here, *frame, *locals);
+  Fiber& fiber = *frame;
   const auto construct = [&] {
     if constexpr (kFits<Stored>) ::new (fiber.room_at()) Stored(std::forward<F>(callable));
     else ::new (fiber.room_at()) Stored*(new Stored(std::forward<F>(callable)));
@@ -94,11 +100,11 @@ Fiber& make_fiber(Io& io, Home& home, F&& callable) {
     try {
       construct();
     } catch (...) {
+      disinherit(fiber);
       here.frames.give(fiber);
       throw;
     }
   }
-  if (locals) [[unlikely]] bequeath(*locals, fiber);
   fiber.closure = &ClosureOf<Stored>::kClosure;
   fiber.scope = &home;
   fiber.io = &io;
@@ -109,7 +115,7 @@ Fiber& make_fiber(Io& io, Home& home, F&& callable) {
 
 // Runs the closure of a fiber on its first stack, or drops it if its scope is cancelled already;
 // afterwards no canceller can find the fiber. Its home is still to be told.
-inline void run_closure(Fiber& fiber) noexcept {
+[[gnu::always_inline]] inline void run_closure(Fiber& fiber) noexcept {
   if (fiber.scope->cancelled_before_start()) [[unlikely]] {
     fiber.closure->drop(fiber);
     disinherit(fiber);
@@ -146,7 +152,7 @@ inline void discard_fiber(Fiber& fiber) noexcept {
 }
 
 // Runs `child`, just adopted, on the stack of `self`. It is a fiber like any other, and may park.
-inline void run_in_place(Fiber& self, Fiber& child) noexcept {
+[[gnu::always_inline]] inline void run_in_place(Fiber& self, Fiber& child) noexcept {
   Strand strand{child, self.strand->ground};
   strand.beneath = &self;
   child.strand = &strand;

@@ -30,11 +30,15 @@ class SharedTimers {
 
   // Fires what is due at `now`; the number fired.
   std::size_t fire_due(Instant now, Fired& fired) noexcept {
+    constexpr std::size_t kAtOnce = 256;  // who disarms one of them waits for that many
     if (soonest() > now) return 0;
-    const Locked locked{lock_};
-    const std::size_t count = wheel_.fire_due(now, fired);
-    publish(wheel_.soonest());
-    return count;
+    std::size_t all = 0;
+    for (std::size_t some = kAtOnce; some == kAtOnce; all += some) {
+      const Locked locked{lock_};
+      some = wheel_.fire_due(now, fired, kAtOnce);
+      publish(wheel_.soonest());
+    }
+    return all;
   }
 
   // When there is something to fire, see TimerWheel. A hint to others; exact for the worker that

@@ -85,7 +85,7 @@ void TimerWheel::disarm(Timer& timer) noexcept {
   --size_;
 }
 
-std::size_t TimerWheel::fire_due(Instant now, Fired& fired) noexcept {
+std::size_t TimerWheel::fire_due(Instant now, Fired& fired, std::size_t most) noexcept {
   const Duration::rep since = now.time_since_epoch().count();
   const Tick present = since <= 0 ? 0 : static_cast<Tick>(since) >> kTickBits;
   std::size_t count = 0;
@@ -93,20 +93,22 @@ std::size_t TimerWheel::fire_due(Instant now, Fired& fired) noexcept {
     const Tick start = start_of(place);
     if (start > present) break;
     now_ = std::max(now_, start);
-    if (place.wheel == 0) count += fire_slot(place, fired);
+    if (place.wheel == 0) count += fire_slot(place, fired, most - count);
     else spread(place);
+    if (count == most) return count;  // and this slot may have more
   }
   // No slot begins between: everything still lies where it belongs.
   now_ = std::max(now_, present);
   return count;
 }
 
-std::size_t TimerWheel::fire_slot(Place place, Fired& fired) noexcept {
+std::size_t TimerWheel::fire_slot(Place place, Fired& fired, std::size_t most) noexcept {
   std::size_t count = 0;
-  while (Timer* const timer = slots_[0][place.slot].first) {
+  for (; count < most; ++count) {
+    Timer* const timer = slots_[0][place.slot].first;
+    if (!timer) break;
     disarm(*timer);
     timer->fire(fired);
-    ++count;
   }
   return count;
 }

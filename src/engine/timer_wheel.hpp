@@ -25,8 +25,9 @@ class TimerWheel {
 
   void arm(Timer& timer) noexcept;
   void disarm(Timer& timer) noexcept;  // idempotent
-  // Fires every timer that is due at `now`, by tick; the number fired. `now` never goes back.
-  std::size_t fire_due(Instant now, Fired& fired) noexcept;
+  // Fires the timers that are due at `now`, by tick, but `most` at a time; the number fired. `now`
+  // never goes back.
+  std::size_t fire_due(Instant now, Fired& fired, std::size_t most = SIZE_MAX) noexcept;
 
   // When fire_due() has something to do next, if nothing changes. Not later than the soonest timer
   // fires; earlier only if many timers lie far away in one slot, which has to be spread first.
@@ -58,7 +59,7 @@ class TimerWheel {
   [[nodiscard]] Tick start_of(Place place) const noexcept;
   void put(Timer& timer, Place place) noexcept;
   void take_out(Timer& timer) noexcept;
-  std::size_t fire_slot(Place place, Fired& fired) noexcept;
+  std::size_t fire_slot(Place place, Fired& fired, std::size_t most) noexcept;
   void spread(Place place) noexcept;
 
   Tick now_ = 0;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -176,6 +177,25 @@ TEST(TimerWheel, AgreesWithASortedMapOverRandomOperations) {
     ASSERT_EQ(wheel.size(), 0U);
     ASSERT_EQ(wheel.soonest(), Instant::max());
   }
+}
+
+TEST(TimerWheel, FiresSomeAtATime) {
+  std::vector<int> fired;
+  std::deque<Probe> timers;
+  TimerWheel wheel;
+  for (int i = 0; i < 100; ++i)
+    arm(wheel, timers.emplace_back(fired, i), Instant{1s + i / 30 * 1ms});
+  std::size_t left = 100;
+  while (left > 0) {
+    Fired outcome;
+    const std::size_t some = wheel.fire_due(Instant{2s}, outcome, 7);
+    ASSERT_EQ(some, std::min<std::size_t>(left, 7));
+    left -= some;
+    ASSERT_EQ(wheel.size(), left);
+    ASSERT_EQ(wheel.soonest() <= Instant{2s}, left > 0) << "whether there is more to fire";
+  }
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(fired[static_cast<std::size_t>(i)], i);
+  EXPECT_EQ(fire_due(wheel, Instant{3s}), 0U);
 }
 
 // Timeouts that never fire: arming and disarming leaves nothing to be woken for.

@@ -5,7 +5,7 @@
 #   bench/run.sh --readme RESULTS.json   records the results of a run in the repository's README
 #
 #   PASSES=3                             passes over all programs
-#   WORKLOADS="yield spawn event mem1m fib30"      bench/README.md lists them all
+#   WORKLOADS="yield spawn fib30"        which; bench/README.md lists them all
 #   WORKERS="1 2"                        each with as many cores of its own as it has workers
 #   PEERS=1                              with the peers: installs their Debian packages first;
 #                                        PEERS=installed: with those that are there
@@ -26,7 +26,7 @@ peers="$(dirname "$bin")/peers"
 results="$(dirname "$bin")/results"
 csv="$results/results.csv"
 passes="${PASSES:-3}"
-workloads="${WORKLOADS:-yield spawn event mem1m fib30}"
+workloads="${WORKLOADS:-yield spawn event mem1m sleepers timers cancel fib30}"
 workers_wanted="${WORKERS:-1 2}"
 only="${ONLY:-.}"
 if [[ ! "$passes" =~ ^[1-9][0-9]*$ ]]; then

@@ -179,7 +179,7 @@ TEST_F(Allocation, LargeFramesAndLiteralNamesAllocateNothing) {
     EXPECT_EQ(allocations_when_warm([&] {
                 for (int i = 0; i < kRounds; ++i)
                   nursery({.name = "nursery"}, [&](Nursery& n) {
-                    n.spawn("child", [&sum, pad = std::array<char, 152>{}] { sum += 1 + pad[0]; });
+                    n.spawn("child", [&sum, pad = std::array<char, 144>{}] { sum += 1 + pad[0]; });
                   });
               }),
               0U);

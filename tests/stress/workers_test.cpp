@@ -426,7 +426,11 @@ class Mix {
         return;
       }
       case 6:
-        if (depth > 0) spawn(n, static_cast<std::uint32_t>(random()), depth - 1);
+        try {
+          if (depth > 0) spawn(n, static_cast<std::uint32_t>(random()), depth - 1);
+        } catch (const NurseryClosed&) {
+          // Cancelled meanwhile, and we have not come to a wait yet.
+        }
         return;
       default:
         if (depth > 0)

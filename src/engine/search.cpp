@@ -25,10 +25,12 @@ void Worker::idle() noexcept {
 void Worker::look_for_work() noexcept {
   const Instant now = monotonic_now();
   judge_last_steal(now);
-  if (fire_timers(now) || take_injected(kInjectedAtOnce)) return;
+  const bool woken_by_time = std::exchange(woken_by_time_, fire_timers(now));
+  if (woken_by_time_ || take_injected(kInjectedAtOnce)) return;
   const bool called = std::exchange(called_, false);
   if (called || shared_.idle.begin_search()) {
-    const bool found = search();
+    // Between one timer and the next nobody is about to have something for us: one look will do.
+    const bool found = search(woken_by_time && !called ? Duration{} : kSearch);
     shared_.idle.end_search();
     stole_for_a_call_ = called && stole_at_ != Instant{};
     if (called && !stole_for_a_call_) shared_.note_a_call(found);
@@ -38,10 +40,10 @@ void Worker::look_for_work() noexcept {
 }
 
 // True: there is something to do now.
-bool Worker::search() noexcept {
+bool Worker::search(Duration span) noexcept {
   if (shared_.worker_count() == 1) return false;
   const Instant began = monotonic_now();
-  for (Instant now = began; now - began < kSearch; now = monotonic_now()) {
+  for (Instant now = began; now - began <= span; now = monotonic_now()) {
     if (!inbox.empty() || shared_.count.over()) return true;
     if (timers.soonest() <= now || take_injected(kInjectedAtOnce)) return true;
     for (unsigned i = 1; i < shared_.worker_count(); ++i)

@@ -125,7 +125,7 @@ class Worker : public Host {
   // ── search.cpp: when there is nothing of our own to run ─────────────────────────────────────
   void idle() noexcept;
   void look_for_work() noexcept;
-  bool search() noexcept;
+  bool search(Duration span) noexcept;
   bool take_injected(std::size_t most) noexcept;
   bool take_stolen(std::size_t count) noexcept;
   bool steal_from(Worker& victim, Instant now) noexcept;
@@ -159,6 +159,7 @@ class Worker : public Host {
   FiberId ids_end_ = 0;               // up to here
   std::uint32_t edges_ = 0;           // of surplus, since the last call
   bool called_ = false;               // we count as a searcher, and have not searched yet
+  bool woken_by_time_ = false;        // what we had to run last, a timer brought
 
   // As a thief.
   std::vector<Sight> sights_;

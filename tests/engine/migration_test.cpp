@@ -56,7 +56,7 @@ void migrate() {
       go.wait();
       arrived.store(true);
       // Parked in the join, we could be woken by the child, and so on the thread we have left.
-      while (n.live() != 0) std::atomic_signal_fence(std::memory_order_seq_cst);
+      spin_until([&n] { return n.live() == 0; });
     });
     busy.store(false);
   }

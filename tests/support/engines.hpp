@@ -18,6 +18,7 @@
 #include <functional>
 #include <initializer_list>
 #include <string>
+#include <thread>
 
 namespace weft::testing {
 
@@ -68,9 +69,15 @@ inline void expect_no_timer_left() {
   EXPECT_EQ(Clock::now(), before) << "a timer was left behind";
 }
 
-// What a fiber does that computes: it does not come to its worker's gate.
+// What a fiber does that computes: it does not come to its worker's gate. The kernel may give the
+// core to somebody else, though: the worker that we wait for needs one, and tests run side by side.
+template <class Condition>
+void spin_until(Condition condition) {
+  for (unsigned spins = 1; !condition(); ++spins)
+    if (spins % 1024 == 0) std::this_thread::yield();
+}
 inline void spin_until(const std::atomic<bool>& flag) {
-  while (!flag.load(std::memory_order_relaxed)) std::atomic_signal_fence(std::memory_order_seq_cst);
+  spin_until([&flag] { return flag.load(std::memory_order_relaxed); });
 }
 
 // A fork and a join for each call but the last ones.

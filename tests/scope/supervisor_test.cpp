@@ -32,6 +32,8 @@
 #include <utility>
 #include <vector>
 
+#include <support/errors.hpp>
+
 namespace weft {
 namespace {
 
@@ -40,6 +42,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
+using testing::text_of;
+using testing::what;
 
 constexpr std::uint64_t kSeeds = arch::kTsan ? 30 : 150;
 constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
@@ -78,27 +82,6 @@ std::size_t frames_in_use() {
       [](Fiber& fiber, void* at) { *static_cast<std::size_t*>(at) += fiber.io != nullptr; },
       &count);
   return count;
-}
-
-std::string what(const std::exception_ptr& error) {
-  try {
-    if (error) std::rethrow_exception(error);
-  } catch (const std::exception& thrown) {
-    return thrown.what();
-  } catch (...) {
-    return "not a std::exception";
-  }
-  return "no error";
-}
-
-template <class Error, class F>
-std::string text_of(F f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing of the kind was thrown";
 }
 
 [[noreturn]] void fail(const char* text = "failed") { throw std::runtime_error{text}; }

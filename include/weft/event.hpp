@@ -1,6 +1,7 @@
 // Event: a flag that fibers and threads wait for. The reference waitable: the smallest one.
 #pragma once
 
+#include <weft/core/arm.hpp>
 #include <weft/core/wait.hpp>
 #include <weft/core/waitable.hpp>
 
@@ -26,8 +27,8 @@ class Event {
   // The same; false: our scope was cancelled, and nothing is thrown.
   [[nodiscard]] bool wait(no_throw_t);
 
-  // One wait as an operation, for wait(arms) and, later, select.
-  class Wait final : public Waitable {
+  // One wait as an operation, for select.
+  class Wait : public Waitable {
    public:
     explicit Wait(Event& event) noexcept : event_(event) {}
     bool try_complete() override;
@@ -39,6 +40,10 @@ class Event {
     Event& event_;
   };
   [[nodiscard]] Wait on_set() noexcept { return Wait{*this}; }
+  template <std::invocable Handler>
+  [[nodiscard]] Handled<Wait, Handler> on_set(Handler handler) {
+    return Handled<Wait, Handler>{std::move(handler), *this};
+  }
 
  private:
   mutable Lock lock_;  // protects the two below

@@ -6,6 +6,7 @@
 // they return.
 #pragma once
 
+#include <weft/core/arm.hpp>
 #include <weft/nursery.hpp>
 
 #include <ranges>
@@ -87,7 +88,7 @@ class FutureBase {
   Atomic<std::uint8_t> keepers_{2};
 };
 
-class FutureBase::Ready final : public Waitable {
+class FutureBase::Ready : public Waitable {
  public:
   explicit Ready(FutureBase& state) noexcept : state_(state) {}
   bool try_complete() override { return state_.status() != Status::pending; }
@@ -166,9 +167,13 @@ class [[nodiscard]] Future {
   // Asks the child, and what it has spawned, to stop. Its nursery goes on; get() then throws
   // ChildCancelled, unless the child had a result in spite of it.
   void cancel() noexcept { state_->cancel(); }
-  // As an operation, for wait(arms): completes when get() would not wait.
+  // As an arm: completes when get() would not wait.
   [[nodiscard]] detail::FutureBase::Ready on_ready() noexcept {
     return detail::FutureBase::Ready{*state_};
+  }
+  template <std::invocable Handler>
+  [[nodiscard]] Handled<detail::FutureBase::Ready, Handler> on_ready(Handler handler) {
+    return Handled<detail::FutureBase::Ready, Handler>{std::move(handler), *state_};
   }
 
  private:

@@ -1,6 +1,7 @@
 // Waiting for time to pass.
 #pragma once
 
+#include <weft/core/arm.hpp>
 #include <weft/core/time.hpp>
 #include <weft/core/timer.hpp>
 #include <weft/core/wait.hpp>
@@ -11,7 +12,7 @@
 namespace weft {
 
 // One instant as an operation. Completes when the engine's clock has reached it, never earlier.
-class Alarm final : public Waitable, private Timer {
+class Alarm : public Waitable, private Timer {
  public:
   explicit Alarm(Instant at) noexcept;
   bool try_complete() override;
@@ -45,6 +46,11 @@ template <class Rep, class Period>
 template <class Rep, class Period>
 [[nodiscard]] Alarm after(std::chrono::duration<Rep, Period> d) noexcept {
   return Alarm{saturating_add(Clock::now(), to_duration(d))};
+}
+// The same; select runs `handler` if this arm wins.
+template <class Rep, class Period, std::invocable Handler>
+[[nodiscard]] Handled<Alarm, Handler> after(std::chrono::duration<Rep, Period> d, Handler handler) {
+  return Handled<Alarm, Handler>{std::move(handler), saturating_add(Clock::now(), to_duration(d))};
 }
 
 // Every so often, without drift: tick k is due at start + k * period.

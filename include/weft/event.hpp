@@ -46,6 +46,8 @@ class Event {
   }
 
  private:
+  [[gnu::cold]] void set_the_rest(Fiber& held_back) noexcept;
+
   mutable Lock lock_;  // protects the two below
   Var<bool> set_{false};
   WaitList waiters_;

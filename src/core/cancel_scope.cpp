@@ -184,8 +184,10 @@ void CancelScope::wake_strands(Fired& fired) noexcept {
     }
 }
 
+// Nobody is told twice: from now on, who looks finds the flag. So they leave the roll together, and
+// need not find their neighbours on other stacks when each goes its way.
 void CancelScope::wake(Roll& roll, Fired& fired) noexcept {
-  for (Strand* strand = roll.strands.front(); strand; strand = roll.strands.after(*strand)) {
+  while (Strand* const strand = roll.strands.pop_front()) {
     Fiber& fiber = strand->fiber;
     if (fiber.word.cancel() == Claim::owned) fired.woken.push_back(fiber);
     fiber.attention.fetch_or(kAttendScope, std::memory_order_relaxed);  // a hint; the word decides

@@ -38,10 +38,12 @@ class Published {
     return true;
   }
 
-  // Unpublishes every arm. The index of one that the kernel completed behind our back, if any.
-  std::optional<std::size_t> withdraw() noexcept {
+  // Unpublishes every arm but `gone`, which is so already. The index of one that the kernel
+  // completed behind our back, if any.
+  std::optional<std::size_t> withdraw(std::size_t gone = Verdict::kArmsMax) noexcept {
     const std::size_t forgotten = mutant::kLastArmStaysPublished && count_ > 1 ? 1 : 0;
-    for (std::size_t i = 0; i + forgotten < count_; ++i) arms_[i]->unpublish();
+    for (std::size_t i = 0; i + forgotten < count_; ++i)
+      if (i != gone) arms_[i]->unpublish();
     std::optional<std::size_t> settled;
     for (std::size_t i = 0; i < count_; ++i)
       if (arms_[i]->settle()) settled = i;
@@ -56,13 +58,24 @@ class Published {
 
 namespace {
 
+struct Ending {
+  Verdict verdict;
+  // Who ended the wait found us parked, and resumed us when it was done with us: it has released
+  // its lock, and the arm that won is in nobody's list. Else it may be at it still.
+  bool waker_is_done;
+};
+
+Ending abort_park(Fiber& self) noexcept { return {self.word.abort_park(), false}; }
+
 // PARKING, published: away from here until somebody ends the wait.
-Verdict switch_away(Fiber& self) noexcept {
+Ending switch_away(Fiber& self) noexcept {
   Fiber& next = self.io->successor(self, Departure::park);
-  if (&next == &self)  // a verdict is latched already; or we are a thread, and have slept
-    return self.word.state() == FiberState::parking ? self.word.abort_park() : self.word.verdict();
-  switch_fibers(self, next, Departure::park);
-  return self.word.verdict();
+  if (&next != &self) switch_fibers(self, next, Departure::park);
+  // A verdict was latched before we left; or else we are a thread, and have slept.
+  else if (self.word.state() == FiberState::parking) return abort_park(self);
+  const bool latched = (self.traits & kLatched) != 0;
+  if (latched) [[unlikely]] self.traits ^= kLatched;
+  return {self.word.verdict(), !latched || mutant::kLatchedWinnerSkipsLock};
 }
 
 std::optional<std::size_t> try_each(std::span<Waitable* const> arms, std::size_t first) {
@@ -115,9 +128,11 @@ std::optional<std::size_t> wait_for_any(std::span<Waitable* const> arms, std::si
     }
     Published published{arms, self, *ticket};
     const bool turned_ready = !published.all();
-    const Verdict verdict = turned_ready ? self.word.abort_park() : switch_away(self);
-    const std::optional<std::size_t> settled = published.withdraw();
-    if (verdict.is_arm()) return verdict.arm();
+    const auto [verdict, waker_is_done] = turned_ready ? abort_park(self) : switch_away(self);
+    const bool won = verdict.is_arm();
+    const std::optional<std::size_t> settled =
+        won && waker_is_done ? published.withdraw(verdict.arm()) : published.withdraw();
+    if (won) return verdict.arm();
     if (settled) return *settled;  // cancelled, but the kernel had delivered: nothing is lost
     if (verdict == Verdict::deadlock()) self.io->raise_deadlock();
     if (verdict == Verdict::cancelled() && heed(self, on_cancel)) return std::nullopt;

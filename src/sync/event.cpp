@@ -4,20 +4,47 @@ namespace weft {
 
 // The lock is released before anybody runs, and not touched after: a waiter that returns may
 // destroy the event. Even a wait that completes at once takes the lock, for the same reason.
+//
+// Many are woken a few hundred at a time: nobody waits long for the lock, and the first are running
+// while the last are still being woken. One of them is held back, so that the event stays.
 void Event::set() noexcept {
   FiberList woken;
+  Fiber* held_back = nullptr;
   {
     const Locked locked{lock_};
     if (!mutant::kDataAfterWake) set_.write(true);
-    waiters_.wake_all(woken);
+    held_back = waiters_.hold_back_last();
+    if (held_back) waiters_.wake_some(woken);
+    else waiters_.wake_all(woken);
   }
   resume_all(std::move(woken));
+  if (held_back) set_the_rest(*held_back);
   if (mutant::kDataAfterWake) set_.write(true);
 }
 
+void Event::set_the_rest(Fiber& held_back) noexcept {
+  if (mutant::kNobodyHeldBack) resume_all(FiberList{held_back});
+  for (bool more = true; more;) {
+    FiberList woken;
+    {
+      const Locked locked{lock_};
+      more = set_.read() && !waiters_.empty();  // reset meanwhile: who waits now came after us
+      if (more) waiters_.wake_some(woken);
+    }
+    resume_all(std::move(woken));
+  }
+  if (!mutant::kNobodyHeldBack) resume_all(FiberList{held_back});
+}
+
+// While the flag is set, whoever still waits is about to be woken by set().
 void Event::reset() noexcept {
-  const Locked locked{lock_};
-  set_.write(false);
+  FiberList woken;
+  {
+    const Locked locked{lock_};
+    if (set_.read()) waiters_.wake_all(woken);
+    set_.write(false);
+  }
+  resume_all(std::move(woken));
 }
 
 bool Event::is_set() const noexcept {

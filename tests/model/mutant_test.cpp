@@ -40,6 +40,8 @@ constexpr std::array kGuards{
     Guard{mutant::kNudgeSkipsRmw, "two nudges"},
     Guard{mutant::kParkIgnoresNudge, "cancel reaches a wait"},
     Guard{mutant::kLastArmStaysPublished, "one of two arms"},
+    Guard{mutant::kLatchedWinnerSkipsLock, "event wakes one"},
+    Guard{mutant::kNobodyHeldBack, "the last one woken destroys"},
     Guard{mutant::kEventWakesFirstOnly, "one set wakes all"},
     Guard{mutant::kEventEnqueuesParking, "event wakes one"},
     Guard{mutant::kClaimIgnoresVerdict, "one winner"},

@@ -74,6 +74,8 @@ inline constexpr Switch kTokenLeftUntold{44};
 inline constexpr Switch kEmptyIgnoresOverflow{45};
 inline constexpr Switch kToldOnceIsEnough{46};
 inline constexpr Switch kRollsMadeApart{47};
+inline constexpr Switch kLatchedWinnerSkipsLock{48};
+inline constexpr Switch kNobodyHeldBack{49};
 
 struct Mutant {
   int id;
@@ -175,6 +177,10 @@ inline constexpr std::array kMutants{
            "explorer: deadlock"},
     Mutant{47, "kRollsMadeApart", "a scope's rolls are made without its lock",
            "explorer: neither found nor found the flag"},
+    Mutant{48, "kLatchedWinnerSkipsLock", "a wait that was ended while parking returns at once",
+           "explorer: use after free"},
+    Mutant{49, "kNobodyHeldBack", "an event that wakes many, a few at a time, holds nobody back",
+           "explorer: use after free"},
 };
 
 }  // namespace weft::mutant

@@ -82,8 +82,35 @@ class WaitList {
       if (mutant::kEventWakesFirstOnly) return;
     }
   }
+  // The first few of all.
+  void wake_some(FiberList& woken) noexcept {
+    for (unsigned i = 0; i < kSome; ++i)
+      if (!wake_one(woken)) return;
+  }
+  // For an object that may be gone once its last wait has returned, and has more waiters than one
+  // wants to wake in one breath: ends the wait of the last, who must be resumed after all others.
+  // Until then the object stays. Null: there are few, or nobody can be held back.
+  [[nodiscard]] Fiber* hold_back_last() noexcept {
+    if (mutant::kEventWakesFirstOnly) return nullptr;
+    const Waitable* at = waiters_.front();
+    for (unsigned i = 0; i < kSome && at; ++i) at = waiters_.after(*at);
+    while (at) {
+      Waitable& last = *waiters_.back();
+      if (&last == at) at = nullptr;
+      waiters_.remove(last);
+      FiberList held;
+      if (end(last, held); Fiber* const fiber = held.pop_front()) return fiber;
+    }
+    return nullptr;
+  }
 
  private:
+#if defined(WEFT_MODEL)
+  static constexpr unsigned kSome = 1;
+#else
+  static constexpr unsigned kSome = 256;
+#endif
+
   static bool end(Waitable& waiter, FiberList& woken) noexcept {
     Fiber& fiber = waiter.fiber();
     const Claim claim = waiter.claim();

@@ -21,11 +21,7 @@ class Published {
  public:
   Published(std::span<Waitable* const> arms, Fiber& self, Ticket ticket) noexcept : arms_(arms) {
     self.strand->waiting_for = arms;
-    for (std::size_t i = 0; i < arms.size(); ++i) {
-      arms[i]->fiber_.write(&self);
-      arms[i]->ticket_.write(ticket);
-      arms[i]->arm_.write(i);
-    }
+    for (std::size_t i = 0; i < arms.size(); ++i) arms[i]->bind(self, ticket, i);
   }
   Published(const Published&) = delete;
   Published& operator=(const Published&) = delete;
@@ -57,26 +53,6 @@ class Published {
 };
 
 namespace {
-
-struct Ending {
-  Verdict verdict;
-  // Who ended the wait found us parked, and resumed us when it was done with us: it has released
-  // its lock, and the arm that won is in nobody's list. Else it may be at it still.
-  bool waker_is_done;
-};
-
-Ending abort_park(Fiber& self) noexcept { return {self.word.abort_park(), false}; }
-
-// PARKING, published: away from here until somebody ends the wait.
-Ending switch_away(Fiber& self) noexcept {
-  Fiber& next = self.io->successor(self, Departure::park);
-  if (&next != &self) switch_fibers(self, next, Departure::park);
-  // A verdict was latched before we left; or else we are a thread, and have slept.
-  else if (self.word.state() == FiberState::parking) return abort_park(self);
-  const bool latched = (self.traits & kLatched) != 0;
-  if (latched) [[unlikely]] self.traits ^= kLatched;
-  return {self.word.verdict(), !latched || mutant::kLatchedWinnerSkipsLock};
-}
 
 std::optional<std::size_t> try_each(std::span<Waitable* const> arms, std::size_t first) {
   for (std::size_t i = 0; i < arms.size(); ++i) {
@@ -128,7 +104,8 @@ std::optional<std::size_t> wait_for_any(std::span<Waitable* const> arms, std::si
     }
     Published published{arms, self, *ticket};
     const bool turned_ready = !published.all();
-    const auto [verdict, waker_is_done] = turned_ready ? abort_park(self) : switch_away(self);
+    const auto [verdict, waker_is_done] =
+        turned_ready ? Ending{self.word.abort_park(), false} : switch_away(self);
     const bool won = verdict.is_arm();
     const std::optional<std::size_t> settled =
         won && waker_is_done ? published.withdraw(verdict.arm()) : published.withdraw();
@@ -172,6 +149,14 @@ std::optional<std::size_t> wait(std::span<Waitable* const> arms, no_throw_t, std
 
 std::size_t wait_shielded(std::span<Waitable* const> arms) {
   return *wait_for_any(arms, 0, leave_scope(Fiber::current()));
+}
+
+bool settle_park(Fiber& self, Waitable& arm, Verdict verdict) {
+  arm.unpublish();  // also if it has won: its waker may still hold the lock
+  if (verdict.is_arm()) return true;
+  if (verdict == Verdict::deadlock()) self.io->raise_deadlock();
+  attend(self);
+  return false;
 }
 
 void attend(Fiber& self) {

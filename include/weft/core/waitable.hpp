@@ -39,6 +39,12 @@ class Waitable : public ListNode<Waitable> {
   Claim claim() noexcept {
     return fiber_.read()->word.claim(ticket_.read(), Verdict::arm(arm_.read()));
   }
+  // For whoever publishes it: whose wait, under which ticket, and the how-manieth arm it is.
+  void bind(Fiber& fiber, Ticket ticket, std::size_t arm) noexcept {
+    fiber_.write(&fiber);
+    ticket_.write(ticket);
+    arm_.write(arm);
+  }
   // The waiting fiber; to be read before the claim's lock is released, since *this may die then.
   [[nodiscard]] Fiber& fiber() const noexcept { return *fiber_.read(); }
 
@@ -54,8 +60,6 @@ class Waitable : public ListNode<Waitable> {
   }
 
  private:
-  friend class Published;
-
   // Written by the fiber before publish(), read by wakers under the object's lock.
   Var<Fiber*> fiber_{nullptr};
   Var<Ticket> ticket_{Ticket{}};
@@ -69,11 +73,28 @@ class WaitList {
   void link(Waitable& waiter) noexcept { waiters_.push_back(waiter); }
   void unlink(Waitable& waiter) noexcept { waiters_.remove(waiter); }
 
-  // Ends the wait of the first waiter that nobody else has ended. Fibers to be resumed once the
-  // lock is released are appended to `woken`. False: no such waiter.
+  // Ends the wait of the first waiter that nobody else has ended, and returns it: it stays where it
+  // is until the lock is released. `woken`: its fiber, if it is ours to resume then. Null: no such
+  // waiter.
+  [[nodiscard]] Waitable* claim_first(Fiber*& woken) noexcept {
+    while (Waitable* const waiter = waiters_.pop_front()) {
+      Fiber& fiber = waiter->fiber();
+      const Claim claim = waiter->claim();
+      if (claim == Claim::owned) woken = &fiber;
+      if (claim != Claim::lost) return waiter;
+    }
+    return nullptr;
+  }
+  // The same, for a waiter that is told nothing. Fibers to be resumed are appended to `woken`.
   bool wake_one(FiberList& woken) noexcept {
     while (Waitable* waiter = waiters_.pop_front())
       if (end(*waiter, woken)) return true;
+    return false;
+  }
+  // Whether anybody but `self` waits here: another arm of the same wait is nobody to meet.
+  [[nodiscard]] bool holds_another_than(const Fiber& self) const noexcept {
+    for (const Waitable* waiter = waiters_.front(); waiter; waiter = waiters_.after(*waiter))
+      if (&waiter->fiber() != &self) return true;
     return false;
   }
   void wake_all(FiberList& woken) noexcept {

@@ -5,6 +5,7 @@
 // Every workload checks its result; where the check itself would cost something, it has a round of
 // its own that is not timed.
 #include "count.hpp"
+#include "workloads.hpp"
 
 #include <weft/weft.hpp>
 
@@ -18,7 +19,6 @@
 #include <fstream>
 #include <numeric>
 #include <random>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,37 +26,7 @@
 
 namespace {
 
-using RealClock = std::chrono::steady_clock;
-
-class WrongResult : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-void expect(bool right, const std::string& what) {
-  if (!right) throw WrongResult{"wrong result: " + what};
-}
-
-void emit(const std::string& metric, double value, const char* unit) {
-  std::printf("%s %.6g %s\n", metric.c_str(), value, unit);
-}
-
-template <class F>
-double seconds(F&& f) {
-  const auto begin = RealClock::now();
-  f();
-  return std::chrono::duration<double>(RealClock::now() - begin).count();
-}
-
-double each(double seconds_of_all, long count) {
-  return seconds_of_all * 1e9 / static_cast<double>(count);
-}
-
-double scale = 1;
-
-long scaled(long count) {
-  return std::max(1L, static_cast<long>(static_cast<double>(count) * scale));
-}
+using namespace weft::bench;
 
 // ── W1 ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -341,7 +311,7 @@ bool run_workload(std::string_view workload) {
   } else if (workload == "fib30") {
     fork_join(tiny ? 15 : 30);
   } else {
-    return false;
+    return run_flow_workload(workload);
   }
   return true;
 }
@@ -349,8 +319,9 @@ bool run_workload(std::string_view workload) {
 int refuse(const char* why) {
   std::fprintf(stderr,
                "weft-bench: %s\n"
-               "usage: weft-bench yield|spawn|event|mem100k|mem1m|sleepers|timers|cancel|\n"
-               "                  cancel1m|fib|fib30 [workers] [port]\n"
+               "usage: weft-bench yield|spawn|event|pingpong|buffered|select|ring|skynet|sieve|\n"
+               "                  mem100k|mem1m|sleepers|timers|cancel|cancel1m|fib|fib30\n"
+               "                  [workers] [port]\n"
                "       weft-bench --build\n",
                why);
   return 1;

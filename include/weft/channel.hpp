@@ -282,9 +282,10 @@ class Receiver {
   // The next value; empty: the channel is closed and drained. Throws the error it was closed with
   // instead. Parks while there is none. Cancel point.
   [[nodiscard, gnu::always_inline]] std::optional<T> recv() const {
-    std::optional<Cell> cell;
-    if (!state().recv(cell)) [[unlikely]] state_->throw_error();
-    return detail::take_out<T>(cell);
+    std::optional<Cell> value;
+    if (!state().recv(value)) [[unlikely]] state_->throw_error();
+    if constexpr (detail::kBoxed<T>) return detail::unboxed(value);
+    else return value;
   }
 
   // Without waiting: value, empty or closed.

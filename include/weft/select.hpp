@@ -56,16 +56,56 @@ std::size_t select_among(std::span<Waitable*> arms, Choice choice, Waitable* fal
 template <class W>
 inline constexpr bool kIsOtherwise = std::is_base_of_v<Otherwise, std::remove_reference_t<W>>;
 
+// An order of up to 16 things: four bits for each, the first in the lowest.
+inline constexpr std::size_t kFew = 16;
+inline constexpr std::uint64_t kAsWritten = 0xfedcba9876543210;
+
+// Each order of the first `count` is as likely as any other, given 64 random bits.
+inline std::uint64_t shuffled(std::size_t count, std::uint64_t chance) noexcept {
+  std::uint64_t order = kAsWritten;
+  for (std::size_t i = count - 1; i > 0; --i) {
+    const std::size_t j = (chance >> 32) * (i + 1) >> 32;
+    chance = chance * 6364136223846793005 + 1442695040888963407;  // Knuth's, for the next
+    const std::uint64_t differ = (order >> (4 * i) ^ order >> (4 * j)) & 15;
+    order ^= differ << (4 * i) | differ << (4 * j);
+  }
+  return order;
+}
+
+// Tries the `index`th arm, by its own type: what it does can be inlined.
+template <Arm... Ws>
+[[gnu::always_inline]] inline bool try_arm(std::size_t index, Ws&... arms) {
+  bool done = false;
+  std::size_t at = 0;
+  ((at++ == index && !kIsOtherwise<Ws> ? void(done = arms.Ws::try_complete()) : void()), ...);
+  return done;
+}
+
 template <Arm... Ws>
 std::size_t select_arms(Choice choice, Ws&... arms) {
-  static_assert(sizeof...(Ws) > 0, "select needs an arm");
+  constexpr std::size_t kCount = sizeof...(Ws);
+  static_assert(kCount > 0, "select needs an arm");
   static_assert((0U + ... + (kIsOtherwise<Ws> ? 1U : 0U)) <= 1, "one otherwise() at most");
-  std::array<Waitable*, sizeof...(Ws)> all{&arms...};
-  Waitable* fallback = nullptr;
-  ((kIsOtherwise<Ws> ? void(fallback = &arms) : void()), ...);
-  const std::size_t winner = select_among(all, choice, fallback);
-  std::size_t i = 0;
-  ((i++ == winner ? run_handler(arms) : void()), ...);
+  std::array<Waitable*, kCount> all{&arms...};
+  std::size_t fallback = kCount;
+  std::size_t at = 0;
+  ((kIsOtherwise<Ws> ? void(fallback = at++) : void(at++)), ...);
+  std::size_t winner = kCount;
+  if constexpr (kCount <= kFew) {
+    Fiber& self = Fiber::current();
+    checkpoint(self);
+    const bool fair = choice == Choice::fair && kCount > 1;
+    const std::uint64_t order = fair ? shuffled(kCount, self.io->random()) : kAsWritten;
+    for (std::size_t i = 0; i < kCount && winner == kCount; ++i) {
+      const std::size_t next = order >> (4 * i) & 15;
+      if (try_arm(next, arms...)) winner = next;
+    }
+    if (winner == kCount) winner = fallback < kCount ? fallback : wait_tried(all, order & 15);
+  } else {
+    winner = select_among(all, choice, fallback < kCount ? all[fallback] : nullptr);
+  }
+  at = 0;
+  ((at++ == winner ? run_handler(arms) : void()), ...);
   return winner;
 }
 

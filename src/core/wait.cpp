@@ -91,12 +91,14 @@ bool heed(Fiber& self, OnCancel on_cancel) {
 }
 
 std::optional<std::size_t> wait_for_any(std::span<Waitable* const> arms, std::size_t first,
-                                        Nudges nudges, OnCancel on_cancel = OnCancel::throw_it) {
+                                        Nudges nudges, OnCancel on_cancel = OnCancel::throw_it,
+                                        bool tried = false) {
   if (arms.empty() || arms.size() > Verdict::kArmsMax)
     throw std::invalid_argument{"weft::wait(): 1 to 1024 arms, not " + std::to_string(arms.size())};
   Fiber& self = Fiber::current();
   for (unsigned round = 0;; ++round) {
-    if (const auto ready = try_each(arms, first)) return *ready;
+    if (!tried || round > 0)
+      if (const auto ready = try_each(arms, first)) return *ready;
     const std::optional<Ticket> ticket = self.word.begin_park(nudges);
     if (!ticket) {  // nudged between the last look at our scope and now
       if (heed(self, on_cancel)) return std::nullopt;
@@ -127,16 +129,27 @@ Nudges leave_scope(Fiber& self) noexcept {
   return Nudges::pass;
 }
 
+// After a checkpoint.
+std::size_t wait_here(Fiber& self, std::span<Waitable* const> arms, std::size_t first, bool tried) {
+  // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
+  const bool shielded = !self.scope || Carrier::here().exceptions->uncaught != 0;
+  if (shielded) return *wait_for_any(arms, first, leave_scope(self), OnCancel::throw_it, tried);
+  // Enrolled, and a canceller that came since has left a nudge: no need to climb the tree.
+  if (self.strand->enrolled != self.scope) [[unlikely]]
+    while (!self.scope->enrol(*self.strand)) attend(self);
+  return *wait_for_any(arms, first, Nudges::heed, OnCancel::throw_it, tried);
+}
+
 }  // namespace
 
 std::size_t wait(std::span<Waitable* const> arms, std::size_t first) {
   Fiber& self = Fiber::current();
   checkpoint(self);
-  // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
-  const bool shielded = !self.scope || Carrier::here().exceptions->uncaught != 0;
-  if (shielded) return *wait_for_any(arms, first, leave_scope(self));
-  while (!self.scope->enrol(*self.strand)) attend(self);
-  return *wait_for_any(arms, first, Nudges::heed);
+  return wait_here(self, arms, first, false);
+}
+
+std::size_t wait_tried(std::span<Waitable* const> arms, std::size_t first) {
+  return wait_here(Fiber::current(), arms, first, true);
 }
 
 std::optional<std::size_t> wait(std::span<Waitable* const> arms, no_throw_t, std::size_t first) {

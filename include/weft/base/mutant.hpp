@@ -76,6 +76,8 @@ inline constexpr Switch kToldOnceIsEnough{46};
 inline constexpr Switch kRollsMadeApart{47};
 inline constexpr Switch kLatchedWinnerSkipsLock{48};
 inline constexpr Switch kNobodyHeldBack{49};
+inline constexpr Switch kKeptSleeperUnfenced{90};
+inline constexpr Switch kKeptUnlockForgetsSleeper{91};
 
 struct Mutant {
   int id;
@@ -181,6 +183,10 @@ inline constexpr std::array kMutants{
            "explorer: use after free"},
     Mutant{49, "kNobodyHeldBack", "an event that wakes many, a few at a time, holds nobody back",
            "explorer: use after free"},
+    Mutant{90, "kKeptSleeperUnfenced", "who sleeps on a kept lock does not fence its holder",
+           "explorer: deadlock"},
+    Mutant{91, "kKeptUnlockForgetsSleeper", "the release of a kept lock wakes nobody",
+           "explorer: deadlock"},
 };
 
 }  // namespace weft::mutant

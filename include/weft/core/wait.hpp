@@ -19,6 +19,8 @@ namespace weft {
 // Arms are tried in order, beginning with `first`. One to Verdict::kArmsMax of them; else throws
 // std::invalid_argument.
 std::size_t wait(std::span<Waitable* const> arms, std::size_t first = 0);
+// The same, if each has just been tried, after a checkpoint.
+std::size_t wait_tried(std::span<Waitable* const> arms, std::size_t first);
 
 // The same, but no cancel point: for joins, and for cleanup that must finish.
 std::size_t wait_shielded(std::span<Waitable* const> arms);
@@ -83,8 +85,9 @@ void attend(Fiber& self);
 //
 // To be called with `lock` held, under which `arm` cannot complete; list.link(arm) makes it
 // findable. Returns with the lock released: true, the arm has won; false, try again. Cancel point.
-template <class List>
-[[gnu::always_inline]] inline bool park_on(Fiber& self, Waitable& arm, Lock& lock, List& list) {
+template <class AnyLock>
+[[gnu::always_inline]] inline bool park_on(Fiber& self, Waitable& arm, AnyLock& lock,
+                                           WaitList& list) {
   // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
   if (Carrier::here().exceptions->uncaught != 0) [[unlikely]] {
     lock.unlock();

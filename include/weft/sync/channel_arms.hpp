@@ -29,13 +29,9 @@ T take_out(CellOf<T>& cell) {
 }
 
 template <class T>
-std::optional<T> take_out(std::optional<CellOf<T>>& cell) {
-  if constexpr (kBoxed<T>) {
-    if (!cell) return std::nullopt;
-    return std::optional<T>{std::move(*cell->box)};
-  } else {
-    return std::move(cell);
-  }
+std::optional<T> unboxed(std::optional<Boxed<T>>& cell) {
+  if (!cell) return std::nullopt;
+  return std::optional<T>{std::move(*cell->box)};
 }
 
 [[noreturn, gnu::cold]] void throw_no_channel();
@@ -58,12 +54,16 @@ class RecvArm : public detail::ChannelState<detail::CellOf<T>>::Recv {
 
   // Throws the error that the channel was closed with, if it has ended with one.
   [[nodiscard]] std::optional<T>& value() {
-    if (this->fate() == detail::Fate::closed) this->core_->throw_error();
-    if (cell_) {
-      result_.emplace(detail::take_out<T>(*cell_));
-      cell_.reset();
+    if (this->fate() == detail::Fate::closed) [[unlikely]] this->core_->throw_error();
+    if constexpr (detail::kBoxed<T>) {
+      if (cell_) {
+        result_.emplace(detail::take_out<T>(*cell_));
+        cell_.reset();
+      }
+      return result_;
+    } else {
+      return cell_;
     }
-    return result_;
   }
 
   template <class Handler>
@@ -74,12 +74,13 @@ class RecvArm : public detail::ChannelState<detail::CellOf<T>>::Recv {
   void renew() noexcept {
     Base::renew();
     cell_.reset();
-    result_.reset();
+    if constexpr (detail::kBoxed<T>) result_.reset();
   }
 
  private:
+  struct Nothing {};
   std::optional<Cell> cell_;
-  std::optional<T> result_;
+  [[no_unique_address]] std::conditional_t<detail::kBoxed<T>, std::optional<T>, Nothing> result_;
 };
 
 // A send as an arm; it owns the value, until it has won. The sender must outlive it.

@@ -134,15 +134,14 @@ class ChannelCore {
   void release() noexcept;
 
   // One cache line: what an operation touches.
-  alignas(64) mutable Lock lock_;  // protects everything below but the counts and the constants
+  alignas(64) mutable ObjectLock lock_;  // protects all but the counts and the constants
   const Overflow overflow_;
   const bool once_;
-  Var<bool> closed_{false};        // nothing more is admitted
-  Var<bool> ended_{false};         // and nothing more is delivered
-  Var<std::uint32_t> size_{0};     // values in the buffer,
-  Var<std::uint32_t> head_{0};     // the oldest of them here
-  std::uint32_t slots_ = 0;        // there is room for so many,
-  const std::uint32_t capacity_;   // and so many are admitted
+  Var<bool> closed_{false};     // nothing more is admitted
+  Var<bool> ended_{false};      // and nothing more is delivered
+  Var<std::uint32_t> size_{0};  // values in the buffer,
+  Var<std::uint32_t> head_{0};  // the oldest of them here,
+  std::uint32_t slots_ = 0;     // and room for so many: the capacity, unless it is unbounded
   void* cells_ = nullptr;
   WaitList senders_;
   WaitList receivers_;
@@ -151,6 +150,7 @@ class ChannelCore {
   Atomic<std::uint32_t> senders_alive_{1};
   Atomic<std::uint32_t> receivers_alive_{1};
   Atomic<std::uint32_t> keepers_{2};  // all senders together, and all receivers
+  const std::uint32_t capacity_;
   const Kind& kind_;
   WaitList watch_senders_;            // for the last one's end, or close()
   WaitList watch_receivers_;
@@ -282,9 +282,8 @@ class ChannelState final : public ChannelCore {
     const std::uint64_t place = std::uint64_t{head_.read()} + i;
     return cells()[place < slots_ ? place : place - slots_];
   }
-  void push(Cell& from) {
+  void push(Cell& from) noexcept {
     const std::uint32_t size = size_.read();
-    if (size == slots_) [[unlikely]] grow_to(size < 8 ? 16 : size * 2);
     std::construct_at(&at(size), std::move(from));
     size_.write(size + 1);
   }
@@ -296,7 +295,13 @@ class ChannelState final : public ChannelCore {
     head_.write(next == slots_ ? 0 : next);
     size_.write(size_.read() - 1);
   }
-  void grow_to(std::uint32_t slots) {
+  [[nodiscard]] bool has_room() {
+    if (size_.read() < slots_) return true;
+    if (capacity_ != kUnbounded) [[likely]] return false;
+    grow_to(slots_ < 8 ? 16 : slots_ * 2);
+    return true;
+  }
+  [[gnu::noinline]] void grow_to(std::uint32_t slots) {
     if (slots == 0) return;
     Cell* const bigger = std::allocator<Cell>{}.allocate(slots);
     for (std::uint32_t i = 0; i < size_.read(); ++i) {
@@ -324,7 +329,7 @@ class ChannelState final : public ChannelCore {
         if (once_) [[unlikely]] closed_.write(true);
         return;
       }
-    if (size_.read() < capacity_) {  // admitted by this slot: buffered
+    if (has_room()) {  // admitted by this slot: buffered
       push(from);
       outcome.sent = Sent::sent;
       if (once_) [[unlikely]] closed_.write(true);
@@ -405,7 +410,8 @@ class ChannelState<Cell>::Send : public ChannelOp {
     ChannelState& channel = *state();
     const Locked locked{channel.lock_};
     const bool can_complete =
-        channel.closed_.read() || channel.size_.read() < channel.capacity_ ||
+        channel.closed_.read() || channel.size_.read() < channel.slots_ ||
+        channel.capacity_ == kUnbounded ||
         channel.receivers_.holds_another_than(this->fiber());
     // Admitted by being in the list of an open channel: parked.
     if (!can_complete) channel.senders_.link(*this);

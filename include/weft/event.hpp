@@ -46,7 +46,7 @@ class Event {
   }
 
  private:
-  [[gnu::cold]] void set_the_rest(Fiber& held_back) noexcept;
+  bool wake_some(FiberList& woken, Fiber& held_back) noexcept;
 
   mutable Lock lock_;  // protects the two below
   Var<bool> set_{false};

@@ -93,7 +93,7 @@ std::size_t select_arms(Choice choice, Ws&... arms) {
   std::size_t winner = kCount;
   if constexpr (kCount <= kFew) {
     Fiber& self = Fiber::current();
-    checkpoint(self);
+    glance(self);
     const bool fair = choice == Choice::fair && kCount > 1;
     const std::uint64_t order = fair ? shuffled(kCount, self.io->random()) : kAsWritten;
     for (std::size_t i = 0; i < kCount && winner == kCount; ++i) {

@@ -56,7 +56,7 @@ void CancelScope::cancel(CancelReason why, Fired& fired) noexcept {
   std::uint8_t none = 0;
   reason_.compare_exchange_strong(none, static_cast<std::uint8_t>(why), std::memory_order_acq_rel,
                                   std::memory_order_relaxed);
-  // release: pairs with cancelled_before_start(); who sees the new epoch sees the flag.
+  // release: pairs with cancelled_by_now(); who sees the new epoch sees the flag.
   epoch.fetch_add(1, std::memory_order_release);
   sweep(fired);
 }

@@ -10,30 +10,33 @@ namespace weft {
 void Event::set() noexcept {
   FiberList woken;
   Fiber* held_back = nullptr;
+  bool more = false;
   {
     const Locked locked{lock_};
     if (!mutant::kDataAfterWake) set_.write(true);
     held_back = waiters_.hold_back_last();
-    if (held_back) waiters_.wake_some(woken);
+    if (held_back) more = wake_some(woken, *held_back);
     else waiters_.wake_all(woken);
   }
+  if (mutant::kNobodyHeldBack && held_back) woken.push_back(*held_back);
   resume_all(std::move(woken));
-  if (held_back) set_the_rest(*held_back);
+  while (more) {
+    FiberList others;
+    {
+      const Locked locked{lock_};
+      more = wake_some(others, *held_back);
+    }
+    resume_all(std::move(others));
+  }
   if (mutant::kDataAfterWake) set_.write(true);
 }
 
-void Event::set_the_rest(Fiber& held_back) noexcept {
-  if (mutant::kNobodyHeldBack) resume_all(FiberList{held_back});
-  for (bool more = true; more;) {
-    FiberList woken;
-    {
-      const Locked locked{lock_};
-      more = set_.read() && !waiters_.empty();  // reset meanwhile: who waits now came after us
-      if (more) waiters_.wake_some(woken);
-    }
-    resume_all(std::move(woken));
-  }
-  if (!mutant::kNobodyHeldBack) resume_all(FiberList{held_back});
+// The next few, and with the last of them who was held back, in its turn. True: there are more.
+bool Event::wake_some(FiberList& woken, Fiber& held_back) noexcept {
+  if (set_.read()) waiters_.wake_some(woken);  // reset meanwhile: who waits now came after us
+  if (set_.read() && !waiters_.empty()) return true;
+  if (!mutant::kNobodyHeldBack) woken.push_back(held_back);
+  return false;
 }
 
 // While the flag is set, whoever still waits is about to be woken by set().
@@ -53,8 +56,14 @@ bool Event::is_set() const noexcept {
 }
 
 void Event::wait() {
-  Wait operation{*this};
-  weft::wait(operation);
+  Fiber& self = Fiber::current();
+  for (;;) {
+    glance(self);
+    lock_.lock();
+    if (set_.read()) return lock_.unlock();
+    Wait operation{*this};
+    if (park_on(self, operation, lock_, waiters_)) return;
+  }
 }
 
 bool Event::wait(no_throw_t) {

@@ -94,14 +94,15 @@ void one_set_wakes_all(Program& p) {
 // Woken one after the other here, a few hundred at a time elsewhere. Who returns last destroys the
 // event, while set() may be busy with it still.
 struct LastDestroys {
+  static constexpr int kMany = 3;
   ModelEngine engine;
   Event* event = make<Event>();
-  Atomic<int> waiting{2};
+  Atomic<int> waiting{kMany};
 };
 
 void last_one_woken_destroys(Program& p) {
   auto& s = p.make<LastDestroys>();
-  for (int i = 0; i < 2; ++i)
+  for (int i = 0; i < LastDestroys::kMany; ++i)
     s.engine.fiber(
         [](void* at) {
           auto& to = *static_cast<LastDestroys*>(at);

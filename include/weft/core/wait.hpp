@@ -1,6 +1,7 @@
 // wait: the one door. No other function in weft can park a fiber.
 #pragma once
 
+#include <weft/core/cancel_scope.hpp>
 #include <weft/core/carrier.hpp>
 #include <weft/core/switch.hpp>
 #include <weft/core/waitable.hpp>
@@ -79,12 +80,21 @@ void attend(Fiber& self);
   if (self.attention.load(std::memory_order_relaxed) != 0) [[unlikely]] attend(self);
 }
 
+// The same, for an operation that may complete without parking: then our scope need not know us.
+[[gnu::always_inline]] inline void glance(Fiber& self) {
+  const std::uint16_t attention = self.attention.load(std::memory_order_relaxed);
+  if (attention == 0) [[likely]] return;
+  if (attention == kAttendToEnrol && !(self.scope && self.scope->cancelled_by_now())) return;
+  attend(self);
+}
+
 // The fused form of wait(), for an object that tries and publishes its only arm under one lock. The
 // switch happens in the caller's frame: each return between it and the user's loop would be
 // mispredicted.
 //
 // To be called with `lock` held, under which `arm` cannot complete; list.link(arm) makes it
-// findable. Returns with the lock released: true, the arm has won; false, try again. Cancel point.
+// findable. Returns with the lock released: true, the arm has won; false, try again, after another
+// glance(). Cancel point.
 template <class AnyLock>
 [[gnu::always_inline]] inline bool park_on(Fiber& self, Waitable& arm, AnyLock& lock,
                                            WaitList& list) {
@@ -94,8 +104,10 @@ template <class AnyLock>
     wait(arm);
     return true;
   }
-  const std::optional<Ticket> ticket = self.word.begin_park(Nudges::heed);
-  if (!ticket) [[unlikely]] {
+  std::optional<Ticket> ticket;
+  if (self.attention.load(std::memory_order_relaxed) == 0) [[likely]]
+    ticket = self.word.begin_park(Nudges::heed);
+  if (!ticket) [[unlikely]] {  // nudged, or not yet enrolled
     lock.unlock();
     attend(self);
     return false;

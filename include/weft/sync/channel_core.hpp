@@ -220,7 +220,7 @@ class ChannelState final : public ChannelCore {
   [[gnu::always_inline]] bool send(Cell& from) {
     Fiber& self = Fiber::current();
     for (;;) {
-      checkpoint(self);
+      glance(self);
       Outcome outcome;
       lock_.lock();
       offer_or_unlock(from, outcome);
@@ -236,7 +236,7 @@ class ChannelState final : public ChannelCore {
   [[gnu::always_inline]] bool recv(std::optional<Cell>& into) {
     Fiber& self = Fiber::current();
     for (;;) {
-      checkpoint(self);
+      glance(self);
       Fiber* woken = nullptr;
       lock_.lock();
       const Got got = take(into, woken);

@@ -153,11 +153,25 @@ std::size_t TimerWheel::fire_slot(Place place, Fired& fired, std::size_t most) n
   return count;
 }
 
-// From the last to the first, each in front of what lies there already: that was armed later.
+// Timers lie on stacks, far apart, and a list is followed one miss after the other. So it is walked
+// from both ends at first, two misses at a time, which halves the time; but only as far as the
+// cache keeps what it fetched. Not in a function of its own: g++ drops one that only prefetches.
+//
+// Then from the last to the first, each in front of what lies there already: that was armed later.
 void TimerWheel::spread(Place place) noexcept {
-  Timer* timer = std::exchange(slots_[place.wheel][place.slot], Slot{}).last;
+  constexpr int kFetchFromEachEnd = 1024;
+  const Slot slot = std::exchange(slots_[place.wheel][place.slot], Slot{});
   unmark(place);
-  for (; timer; ++moves_) {
+  const Timer* front = slot.first;
+  const Timer* back = slot.last;
+  for (int i = 0; i < kFetchFromEachEnd && front != back; ++i) {
+    front = front->after_;
+    __builtin_prefetch(front, 1);
+    if (front == back) break;
+    back = back->before_;
+    __builtin_prefetch(back, 1);
+  }
+  for (Timer* timer = slot.last; timer; ++moves_) {
     Timer* const next = timer->before_;
     put_first(*timer, place_of(tick_of(*timer)));
     timer = next;

@@ -107,6 +107,7 @@ void last_one_woken_destroys(Program& p) {
         [](void* at) {
           auto& to = *static_cast<LastDestroys*>(at);
           to.event->wait();
+          to.event->set();  // wakes those whom the setter has not come to yet
           if (to.waiting.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(to.event);
         },
         &s);

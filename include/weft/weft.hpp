@@ -10,5 +10,6 @@
 #include <weft/nursery.hpp>
 #include <weft/sim.hpp>
 #include <weft/supervisor.hpp>
+#include <weft/sync.hpp>
 #include <weft/this_fiber.hpp>
 #include <weft/time.hpp>

@@ -74,6 +74,19 @@ inline constexpr Switch kTokenLeftUntold{44};
 inline constexpr Switch kEmptyIgnoresOverflow{45};
 inline constexpr Switch kToldOnceIsEnough{46};
 inline constexpr Switch kRollsMadeApart{47};
+inline constexpr Switch kMutexReleasesRelaxed{48};
+inline constexpr Switch kWaiterUnannounced{49};
+inline constexpr Switch kMutexFreedUnderLock{50};
+inline constexpr Switch kMutexGivenToNobody{51};
+inline constexpr Switch kMutexDropsTheRest{52};
+inline constexpr Switch kWokenLockGivesUp{53};
+inline constexpr Switch kPermitToNobody{54};
+inline constexpr Switch kPermitTwice{55};
+inline constexpr Switch kPermitOverlooked{56};
+inline constexpr Switch kCondVarUnlocksFirst{57};
+inline constexpr Switch kQueueHeadUnserved{58};
+inline constexpr Switch kTurnToNobody{59};
+inline constexpr Switch kArrivalStays{60};
 
 struct Mutant {
   int id;
@@ -175,6 +188,33 @@ inline constexpr std::array kMutants{
            "explorer: deadlock"},
     Mutant{47, "kRollsMadeApart", "a scope's rolls are made without its lock",
            "explorer: neither found nor found the flag"},
+    Mutant{48, "kMutexReleasesRelaxed", "Mutex::unlock lets go with a relaxed compare-exchange",
+           "explorer: race on what the mutex guards"},
+    Mutant{49, "kWaiterUnannounced", "a waiter lists itself without a mark in the mutex's word",
+           "explorer: deadlock"},
+    Mutant{50, "kMutexFreedUnderLock",
+           "unlock frees the word of a mutex that nobody waits for, then its lock",
+           "explorer: use after free"},
+    Mutant{51, "kMutexGivenToNobody", "a mutex is handed over to a waiter that was cancelled",
+           "explorer: the cancelled one is told that it holds it"},
+    Mutant{52, "kMutexDropsTheRest", "unlock wakes one waiter and forgets the others",
+           "explorer: deadlock"},
+    Mutant{53, "kWokenLockGivesUp", "a timed lock that was woken throws without trying",
+           "explorer: deadlock"},
+    Mutant{54, "kPermitToNobody", "a permit is handed over to a waiter that was cancelled",
+           "explorer: deadlock"},
+    Mutant{55, "kPermitTwice", "a permit is handed over and stays free",
+           "explorer: two at a time"},
+    Mutant{56, "kPermitOverlooked", "a waiter lists itself although a permit is free",
+           "explorer: deadlock"},
+    Mutant{57, "kCondVarUnlocksFirst", "a waiter lets go of its mutex before it is listed",
+           "explorer: deadlock"},
+    Mutant{58, "kQueueHeadUnserved", "a writer that gives up leaves the readers behind it waiting",
+           "explorer: deadlock"},
+    Mutant{59, "kTurnToNobody", "a turn is handed over to a call that was cancelled",
+           "explorer: the cancelled one is told that it runs it"},
+    Mutant{60, "kArrivalStays", "a barrier counts a waiter that was cancelled",
+           "explorer: the phase ends too early"},
 };
 
 }  // namespace weft::mutant

@@ -42,6 +42,8 @@ template <class State>
 State& stage(Program& p) {
   auto& s = p.make<State>();
   s.engine.fiber([](void* at) { static_cast<State*>(at)->fiber(); }, &s);
+  if constexpr (requires { s.second_fiber(); })
+    s.engine.fiber([](void* at) { static_cast<State*>(at)->second_fiber(); }, &s);
   p.thread("worker", [&s] { s.engine.work(); });
   return s;
 }
@@ -194,6 +196,10 @@ struct WokenIsCancelled {
       if (mutex.try_lock_until(Instant::max())) mutex.unlock();
     }));
   }
+  void second_fiber() {
+    mutex.lock();
+    mutex.unlock();
+  }
 };
 
 void woken_lock_is_cancelled(Program& p) {
@@ -201,11 +207,6 @@ void woken_lock_is_cancelled(Program& p) {
   thread(p, "holder", [&s] {
     s.mutex.lock();
     s.held.raise();
-    s.mutex.unlock();
-  });
-  thread(p, "second in line", [&s] {
-    s.held.await();
-    s.mutex.lock();
     s.mutex.unlock();
   });
 }
@@ -281,23 +282,37 @@ void notification_against_wait(Program& p) {
   p.at_end([&s] { check(!s.here.read(), "it was taken"); });
 }
 
-// One notification, for the cancelled waiter or for the one behind it. Who is cancelled holds the
-// mutex again when the exception leaves the wait.
+// One notification, and two who wait. Who gets it passes it on, but for the last; so if it is given
+// to one that was cancelled, the other waits for ever.
 struct NotifyOrCancel {
   ModelEngine engine;
   CancelScope scope{nullptr};
-  Item item;
+  Mutex mutex;
+  CondVar changed;
+  Flag both_wait;
 
+  void wait_once() {
+    std::unique_lock lock{mutex};
+    changed.wait(lock);
+  }
   void fiber() {
-    if (runs_in(scope, [this] { item.take(); })) item.put();
+    if (runs_in(scope, [this] { wait_once(); })) changed.notify_one();
+  }
+  void second_fiber() {
+    std::unique_lock lock{mutex};
+    both_wait.raise();
+    changed.wait(lock);
   }
 };
 
 void notification_against_cancel(Program& p) {
   auto& s = cancelled_stage<NotifyOrCancel>(p);
-  thread(p, "second in line", [&s] { s.item.take(); });
-  thread(p, "notifier", [&s] { s.item.put(); });
-  p.at_end([&s] { check(!s.item.here.read(), "it was taken"); });
+  thread(p, "notifier", [&s] {
+    s.both_wait.await();
+    s.mutex.lock();  // now the second has let go, and is listed
+    s.mutex.unlock();
+    s.changed.notify_one();
+  });
 }
 
 // ── shared mutex ────────────────────────────────────────────────────────────────────────────────
@@ -322,8 +337,8 @@ void readers_and_a_writer(Program& p) {
   });
 }
 
-// A reader is in, a writer waits, a second reader behind it: when the writer is cancelled, the
-// second joins the first, who waits for it.
+// The fiber reads, and then wants to write, which only a cancel can end; a reader stands behind it.
+// That one must get in while the fiber goes on reading.
 struct WriterGivesUp {
   ModelEngine engine;
   CancelScope scope{nullptr};
@@ -332,23 +347,20 @@ struct WriterGivesUp {
   Event both;
 
   void fiber() {
-    reading.await();
+    mutex.lock_shared();
+    reading.raise();
     const bool won = runs_in(scope, [this] {
       auto operation = mutex.on_lock();
       wait(operation);
     });
-    if (won) mutex.unlock();
+    check(!won, "it is read");
+    both.wait();
+    mutex.unlock_shared();
   }
 };
 
 void writer_gives_up(Program& p) {
   auto& s = cancelled_stage<WriterGivesUp>(p);
-  thread(p, "reader", [&s] {
-    s.mutex.lock_shared();
-    s.reading.raise();
-    s.both.wait();
-    s.mutex.unlock_shared();
-  });
   thread(p, "second reader", [&s] {
     s.reading.await();
     s.mutex.lock_shared();
@@ -424,9 +436,9 @@ constexpr std::array kLockModels{
     CoreModel{"mutex dies with its last holder", mutex_dies_with_its_last_holder},
     bounded("cancel against unlock", cancel_against_unlock),
     bounded("mutex dies after its waiter gave up", mutex_dies_after_its_waiter_gave_up),
-    bounded("woken lock is cancelled", woken_lock_is_cancelled, 1),
+    bounded("woken lock is cancelled", woken_lock_is_cancelled),
     bounded("permit is handed over", permit_is_handed_over, 3),
-    bounded("permit against cancel", permit_against_cancel, 3),
+    bounded("permit against cancel", permit_against_cancel),
     bounded("notification against wait", notification_against_wait, 3),
     bounded("notification against cancel", notification_against_cancel, 1),
     bounded("readers and a writer", readers_and_a_writer),

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <weft/core/arm.hpp>
+#include <weft/core/time.hpp>
 #include <weft/core/wait.hpp>
 #include <weft/core/waitable.hpp>
+
+#include <chrono>
 
 namespace weft {
 
@@ -26,6 +29,19 @@ class Event {
   void wait();
   // The same; false: our scope was cancelled, and nothing is thrown.
   [[nodiscard]] bool wait(no_throw_t);
+
+  // False: the time was over first. Looks once in any case. Cancel point; with no_throw, false also
+  // means that our scope was cancelled.
+  template <class Rep, class Period>
+  [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> d) {
+    return wait_until(saturating_add(Clock::now(), to_duration(d)));
+  }
+  template <class Rep, class Period>
+  [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> d, no_throw_t) {
+    return wait_until(saturating_add(Clock::now(), to_duration(d)), no_throw);
+  }
+  [[nodiscard]] bool wait_until(Instant at);
+  [[nodiscard]] bool wait_until(Instant at, no_throw_t);
 
   // One wait as an operation, for select.
   class Wait : public Waitable {

@@ -12,5 +12,6 @@
 #include <weft/select.hpp>
 #include <weft/sim.hpp>
 #include <weft/supervisor.hpp>
+#include <weft/sync.hpp>
 #include <weft/this_fiber.hpp>
 #include <weft/time.hpp>

@@ -1,5 +1,7 @@
 #include <weft/event.hpp>
 
+#include "timed.hpp"
+
 namespace weft {
 
 // The lock is released before anybody runs, and not touched after: a waiter that returns may
@@ -69,6 +71,16 @@ void Event::wait() {
 bool Event::wait(no_throw_t) {
   Wait operation{*this};
   return weft::wait(operation, no_throw);
+}
+
+bool Event::wait_until(Instant at) {
+  Wait operation{*this};
+  return sync::wait_until(operation, at);
+}
+
+bool Event::wait_until(Instant at, no_throw_t) {
+  Wait operation{*this};
+  return sync::wait_until(operation, at, no_throw);
 }
 
 bool Event::Wait::try_complete() { return event_.is_set(); }

@@ -2,6 +2,7 @@
 // at a time. A test passes only if the model that guards against its fault fails.
 #include "brief_lock_models.hpp"
 #include "core_models.hpp"
+#include "lock_models.hpp"
 #include "scheduler_models.hpp"
 #include "structure_models.hpp"
 
@@ -88,6 +89,19 @@ constexpr std::array kGuards{
     Guard{mutant::kEmptyIgnoresOverflow, "injector's overflow is seen"},
     Guard{mutant::kToldOnceIsEnough, "both reasons are seen"},
     Guard{mutant::kRollsMadeApart, "rolls race a cancel"},
+    Guard{mutant::kMutexReleasesRelaxed, "mutex guards data"},
+    Guard{mutant::kWaiterUnannounced, "mutex guards data"},
+    Guard{mutant::kMutexFreedUnderLock, "mutex dies after its waiter gave up"},
+    Guard{mutant::kMutexGivenToNobody, "cancel against unlock"},
+    Guard{mutant::kMutexDropsTheRest, "three want a mutex"},
+    Guard{mutant::kWokenLockGivesUp, "woken lock is cancelled"},
+    Guard{mutant::kPermitToNobody, "permit against cancel"},
+    Guard{mutant::kPermitTwice, "permit is handed over"},
+    Guard{mutant::kPermitOverlooked, "permit is handed over"},
+    Guard{mutant::kCondVarUnlocksFirst, "notification against wait"},
+    Guard{mutant::kQueueHeadUnserved, "writer gives up"},
+    Guard{mutant::kTurnToNobody, "turn against cancel"},
+    Guard{mutant::kArrivalStays, "arrival against cancel"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 
@@ -106,6 +120,7 @@ std::optional<SchedulerModel> find(const char* name) {
   if (const auto found = find(core_models(), name)) return found;
   if (const auto found = find(scheduler_models(), name)) return found;
   if (const auto found = find(structure_models(), name)) return found;
+  if (const auto found = find(lock_models(), name)) return found;
   return find(std::span<const SchedulerModel>{kLockModels}, name);
 }
 

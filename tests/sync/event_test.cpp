@@ -4,6 +4,7 @@
 #include <weft/nursery.hpp>
 #include <weft/sim.hpp>
 #include <weft/this_fiber.hpp>
+#include <weft/time.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,6 +24,7 @@
 namespace weft {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using testing::let_others_block;
@@ -169,6 +171,54 @@ TEST(Event, AWaitThatWasCancelledLeavesTheList) {
       event.set();  // would find a dead operation
     });
   });
+}
+
+TEST(Event, TimedWaitsLookOnceAndWaitAsLongAsTold) {
+  testing::on_seeds([] {
+    Event event;
+    const Instant before = Clock::now();
+    EXPECT_FALSE(event.wait_for(0s));
+    EXPECT_FALSE(event.wait_for(5ms));
+    EXPECT_EQ(Clock::now() - before, 5ms);
+    EXPECT_FALSE(event.wait_until(before + 8ms, no_throw));
+    EXPECT_EQ(Clock::now() - before, 8ms);
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        sleep_for(2ms);
+        event.set();
+      });
+      EXPECT_TRUE(event.wait_for(1h));
+    });
+    EXPECT_EQ(Clock::now() - before, 10ms);
+    EXPECT_TRUE(event.wait_for(-1s)) << "it is set";
+    EXPECT_TRUE(event.wait_for(0s, no_throw));
+    EXPECT_TRUE(event.wait_until(Instant::min()));
+    testing::expect_no_timer_left();
+  }, 20);
+}
+
+TEST(Event, TimedWaitsAreCancelPoints) {
+  on_both_engines([] {
+    Event event;
+    CancelScope scope{Fiber::current().scope};
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        const Entered entered{Fiber::current(), scope};
+        EXPECT_THROW(static_cast<void>(event.wait_for(1h)), Cancelled);
+        EXPECT_FALSE(event.wait_for(1h, no_throw));
+      });
+      let_others_block();
+      scope.cancel();
+    });
+  });
+}
+
+TEST(Event, TimedWaitOfAThread) {
+  Event event;
+  EXPECT_FALSE(event.wait_for(1us));
+  std::thread setter{[&] { event.set(); }};
+  EXPECT_TRUE(event.wait_for(1h));
+  setter.join();
 }
 
 TEST(Event, MayDieAsSoonAsAWaitHasReturned) {

@@ -76,6 +76,19 @@ inline constexpr Switch kToldOnceIsEnough{46};
 inline constexpr Switch kRollsMadeApart{47};
 inline constexpr Switch kLatchedWinnerSkipsLock{48};
 inline constexpr Switch kNobodyHeldBack{49};
+inline constexpr Switch kMutexReleasesRelaxed{70};
+inline constexpr Switch kWaiterUnannounced{71};
+inline constexpr Switch kMutexFreedUnderLock{72};
+inline constexpr Switch kMutexGivenToNobody{73};
+inline constexpr Switch kMutexDropsTheRest{74};
+inline constexpr Switch kWokenLockGivesUp{75};
+inline constexpr Switch kPermitToNobody{76};
+inline constexpr Switch kPermitTwice{77};
+inline constexpr Switch kPermitOverlooked{78};
+inline constexpr Switch kCondVarUnlocksFirst{79};
+inline constexpr Switch kQueueHeadUnserved{80};
+inline constexpr Switch kTurnToNobody{81};
+inline constexpr Switch kArrivalStays{82};
 inline constexpr Switch kKeptSleeperUnfenced{90};
 inline constexpr Switch kKeptUnlockForgetsSleeper{91};
 
@@ -183,6 +196,33 @@ inline constexpr std::array kMutants{
            "explorer: use after free"},
     Mutant{49, "kNobodyHeldBack", "an event that wakes many, a few at a time, holds nobody back",
            "explorer: use after free"},
+    Mutant{70, "kMutexReleasesRelaxed", "Mutex::unlock lets go with a relaxed compare-exchange",
+           "explorer: race on what the mutex guards"},
+    Mutant{71, "kWaiterUnannounced", "a waiter lists itself without a mark in the mutex's word",
+           "explorer: deadlock"},
+    Mutant{72, "kMutexFreedUnderLock",
+           "unlock frees the word of a mutex that nobody waits for, then its lock",
+           "explorer: use after free"},
+    Mutant{73, "kMutexGivenToNobody", "a mutex is handed over to a waiter that was cancelled",
+           "explorer: the cancelled one is told that it holds it"},
+    Mutant{74, "kMutexDropsTheRest", "unlock wakes one waiter and forgets the others",
+           "explorer: deadlock"},
+    Mutant{75, "kWokenLockGivesUp", "a timed lock that was woken throws without trying",
+           "explorer: deadlock"},
+    Mutant{76, "kPermitToNobody", "a permit is handed over to a waiter that was cancelled",
+           "explorer: deadlock"},
+    Mutant{77, "kPermitTwice", "a permit is handed over and stays free",
+           "explorer: two at a time"},
+    Mutant{78, "kPermitOverlooked", "a waiter lists itself although a permit is free",
+           "explorer: deadlock"},
+    Mutant{79, "kCondVarUnlocksFirst", "a waiter lets go of its mutex before it is listed",
+           "explorer: deadlock"},
+    Mutant{80, "kQueueHeadUnserved", "a writer that gives up leaves the readers behind it waiting",
+           "explorer: deadlock"},
+    Mutant{81, "kTurnToNobody", "a turn is handed over to a call that was cancelled",
+           "explorer: the cancelled one is told that it runs it"},
+    Mutant{82, "kArrivalStays", "a barrier counts a waiter that was cancelled",
+           "explorer: the phase ends too early"},
     Mutant{90, "kKeptSleeperUnfenced", "who sleeps on a kept lock does not fence its holder",
            "explorer: deadlock"},
     Mutant{91, "kKeptUnlockForgetsSleeper", "the release of a kept lock wakes nobody",

@@ -47,10 +47,13 @@ class [[nodiscard]] Received {
   explicit operator bool() const noexcept { return value_.has_value(); }
   // There must be one.
   T& operator*() & noexcept { return *value_; }
+  const T& operator*() const& noexcept { return *value_; }
   T&& operator*() && noexcept { return *std::move(value_); }
-  T* operator->() noexcept { return &*value_; }
+  T* operator->() noexcept { return std::addressof(*value_); }
+  const T* operator->() const noexcept { return std::addressof(*value_); }
   // Throws std::bad_optional_access if there is none.
   T& value() & { return value_.value(); }
+  const T& value() const& { return value_.value(); }
   T&& value() && { return std::move(value_).value(); }
 
  private:
@@ -64,21 +67,14 @@ struct ChannelOptions {
   Overflow overflow = Overflow::block;
   Name name{};
   // Gets what was admitted and will not be received. Runs in the fiber or thread that dropped,
-  // aborted or overflowed; must not throw, and should not wait.
+  // aborted or overflowed, under drop_old in several at once; must not throw, and should not wait.
+  // It may use the channel.
   std::function<void(T&&)> on_undelivered{};
 };
-
-template <class T>
-class Sender;
-template <class T>
-class Receiver;
 
 // One of possibly many sending ends. The last one's end closes the channel.
 template <class T>
 class Sender {
-  using Cell = detail::CellOf<T>;
-  using State = detail::ChannelState<Cell>;
-
  public:
   Sender() = default;  // of no channel; a disabled arm
   Sender(const Sender& other) noexcept : state_(other.state_) {
@@ -93,7 +89,7 @@ class Sender {
 
   // Gives up this end. The last one's drop closes.
   void drop() noexcept {
-    if (State* const state = std::exchange(state_, nullptr)) state->drop_sender();
+    if (detail::ChannelCore* const state = std::exchange(state_, nullptr)) state->drop_sender();
   }
   explicit operator bool() const noexcept { return state_ != nullptr; }
 
@@ -102,22 +98,22 @@ class Sender {
   // until it is received. Cancel point.
   [[nodiscard, gnu::always_inline]] bool send(T&& value) const {
     if constexpr (detail::kBoxed<T>) {
-      return boxed(value, [](State& s, Cell& c) { return s.send(c); });
+      return boxed(value, [](auto& s, auto& c) { return s.send(c); });
     } else {
       return state().send(value);
     }
   }
   [[nodiscard, gnu::always_inline]] bool send(const T& value) const {
-    Cell copy = copied(value);
+    auto copy = copied(value);
     return state().send(copy);
   }
 
   // Without waiting: ok, full or closed.
   SendStatus try_send(T&& value) const {
-    return giving(value, [](State& s, Cell& c) { return status_of(s.send_now(c)); });
+    return giving(value, [](auto& s, auto& c) { return status_of(s.send_now(c)); });
   }
   SendStatus try_send(const T& value) const {
-    Cell copy = copied(value);
+    auto copy = copied(value);
     return status_of(state().send_now(copy));
   }
 
@@ -125,35 +121,32 @@ class Sender {
   // Cancel point.
   template <class Rep, class Period>
   SendStatus send_for(T&& value, std::chrono::duration<Rep, Period> d) const {
-    return giving(value, [d](State& s, Cell& c) { return send_until(s, c, after(d)); });
+    return giving(value, [d](auto& s, auto& c) { return send_until(s, c, after(d)); });
   }
   template <class Rep, class Period>
   SendStatus send_for(const T& value, std::chrono::duration<Rep, Period> d) const {
-    Cell copy = copied(value);
+    auto copy = copied(value);
     return send_until(state(), copy, after(d));
   }
 
   // `cancelled` instead of an exception.
   SendStatus send(T&& value, no_throw_t) const {
-    return giving(value, [](State& s, Cell& c) { return send_quietly(s, c); });
+    return giving(value, [](auto& s, auto& c) { return send_quietly(s, c); });
   }
   SendStatus send(const T& value, no_throw_t) const {
-    Cell copy = copied(value);
+    auto copy = copied(value);
     return send_quietly(state(), copy);
   }
 
   // One after the other, until the channel is closed: how many were sent. The elements of an
-  // rvalue range are moved. Cancel point.
+  // rvalue range are moved, unless it is a view: those belong to somebody else. What was not sent
+  // stays where it is. Cancel point.
   template <std::ranges::input_range R>
-    requires std::constructible_from<T, std::ranges::range_reference_t<R>>
+    requires std::constructible_from<T, detail::ElementOf<R>>
   std::size_t send_all(R&& range) const {
     std::size_t count = 0;
     for (auto&& element : range) {
-      bool sent = false;
-      if constexpr (std::is_lvalue_reference_v<R> || !std::is_lvalue_reference_v<decltype(element)>)
-        sent = send(T(std::forward<decltype(element)>(element)));
-      else sent = send(T(std::move(element)));
-      if (!sent) break;
+      if (!send_element(static_cast<detail::ElementOf<R>>(element))) break;
       ++count;
     }
     return count;
@@ -161,24 +154,24 @@ class Sender {
 
   // No more sends are admitted, by anybody; what was admitted is still delivered. True: it was this
   // call. With an error: receivers drain, then throw it.
-  bool close() const noexcept { return state().close(nullptr); }
-  bool close(std::exception_ptr error) const noexcept { return state().close(std::move(error)); }
+  bool close() const { return state().close(nullptr); }
+  bool close(std::exception_ptr error) const { return state().close(std::move(error)); }
   // At once: what is not delivered goes to on_undelivered, receives throw `error` (or see the end
   // if it is null), sends return false. True: it was this call.
-  bool abort(std::exception_ptr error = nullptr) const noexcept {
+  bool abort(std::exception_ptr error = nullptr) const {
     return state().abort(std::move(error));
   }
 
-  [[nodiscard]] std::size_t size() const noexcept { return state().size(); }  // in the buffer
-  [[nodiscard]] std::size_t capacity() const noexcept { return state().capacity(); }
-  [[nodiscard]] bool closed() const noexcept { return state().closed(); }  // or nobody receives
-  [[nodiscard]] std::exception_ptr error() const noexcept { return state().error(); }
+  [[nodiscard]] std::size_t size() const { return state().size(); }  // in the buffer
+  [[nodiscard]] std::size_t capacity() const { return state().capacity(); }
+  [[nodiscard]] bool closed() const { return state().closed(); }  // or nobody receives
+  [[nodiscard]] std::exception_ptr error() const { return state().error(); }
 
   // Arms for select. Of no channel: never ready.
-  [[nodiscard]] SendArm<T> on_send(T value) const { return SendArm<T>{state_, std::move(value)}; }
+  [[nodiscard]] SendArm<T> on_send(T value) const { return SendArm<T>{typed(), std::move(value)}; }
   template <std::invocable<bool> Handler>
   [[nodiscard]] Handled<SendArm<T>, Handler> on_send(T value, Handler handler) const {
-    return Handled<SendArm<T>, Handler>{std::move(handler), state_, std::move(value)};
+    return Handled<SendArm<T>, Handler>{std::move(handler), typed(), std::move(value)};
   }
   // Completes when no receiver is left.
   [[nodiscard]] detail::PeerGone on_peer_gone() const noexcept {
@@ -195,16 +188,23 @@ class Sender {
 
  private:
   friend class detail::Shared<T>;
-  explicit Sender(State* state) noexcept : state_(state) {}
+  explicit Sender(detail::ChannelCore* state) noexcept : state_(state) {}
 
-  [[nodiscard]] State& state() const {
+  [[nodiscard]] auto* typed() const noexcept { return static_cast<detail::StateOf<T>*>(state_); }
+  [[nodiscard]] auto& state() const {
     if (!state_) [[unlikely]] detail::throw_no_channel();
-    return *state_;
+    return *typed();
   }
 
-  static Cell copied(const T& value) {
-    if constexpr (detail::kBoxed<T>) return {std::make_unique<T>(value)};
-    else return value;
+  template <class Element>
+  [[nodiscard]] bool send_element(Element&& element) const {
+    if constexpr (std::is_same_v<std::remove_cvref_t<Element>, T>)
+      return send(std::forward<Element>(element));
+    else return send(T(std::forward<Element>(element)));
+  }
+  static auto copied(const T& value) {
+    if constexpr (detail::kBoxed<T>) return detail::Boxed<T>{std::make_unique<T>(value)};
+    else return T(value);
   }
   // Lends `value` as a cell; it is the caller's again unless it was sent.
   template <class F>
@@ -214,20 +214,34 @@ class Sender {
   }
   template <class F>
   auto boxed(T& value, F send) const {
-    State& channel = state();
+    auto& channel = state();
     // As std::move_if_noexcept has it: what can be copied stays whole whatever happens.
-    Cell cell{std::make_unique<T>(std::move_if_noexcept(value))};
-    const auto result = send(channel, cell);
-    if constexpr (!std::is_copy_constructible_v<T>)
-      if (cell.box) value = std::move(*cell.box);
-    return result;
+    detail::Boxed<T> cell{std::make_unique<T>(std::move_if_noexcept(value))};
+    if constexpr (std::is_copy_constructible_v<T>) {
+      return send(channel, cell);
+    } else {
+      try {
+        const auto result = send(channel, cell);
+        give_back(cell, value);
+        return result;
+      } catch (...) {  // cancelled, or out of memory
+        give_back(cell, value);
+        throw;
+      }
+    }
+  }
+  // The value of a box that was not sent, to where it came from.
+  static void give_back(detail::Boxed<T>& cell, T& value) {
+    static_assert(std::is_move_assignable_v<T>,
+                  "what cannot be copied, and may throw when moved, must be assignable");
+    if (const std::unique_ptr<T> box = std::move(cell.box)) value = std::move(*box);
   }
 
-  static SendStatus status_of(typename State::Sent sent) noexcept {
+  static SendStatus status_of(detail::Sent sent) noexcept {
     switch (sent) {
-      case State::Sent::sent: return SendStatus::ok;
-      case State::Sent::closed: return SendStatus::closed;
-      case State::Sent::full: break;
+      case detail::Sent::sent: return SendStatus::ok;
+      case detail::Sent::closed: return SendStatus::closed;
+      case detail::Sent::full: break;
     }
     return SendStatus::full;
   }
@@ -238,25 +252,24 @@ class Sender {
       default: return SendStatus::closed;
     }
   }
-  static SendStatus send_quietly(State& channel, Cell& cell) {
-    typename State::Send operation{&channel, cell};
+  template <class Cell>
+  static SendStatus send_quietly(detail::ChannelState<Cell>& channel, Cell& cell) {
+    typename detail::ChannelState<Cell>::Send operation{&channel, cell};
     return wait(operation, no_throw) ? status_of(operation.fate()) : SendStatus::cancelled;
   }
-  static SendStatus send_until(State& channel, Cell& cell, Alarm&& alarm) {
-    typename State::Send operation{&channel, cell};
+  template <class Cell>
+  static SendStatus send_until(detail::ChannelState<Cell>& channel, Cell& cell, Alarm&& alarm) {
+    typename detail::ChannelState<Cell>::Send operation{&channel, cell};
     Waitable* const arms[] = {&operation, &alarm};
     return wait(arms) == 0 ? status_of(operation.fate()) : SendStatus::timed_out;
   }
 
-  State* state_ = nullptr;
+  detail::ChannelCore* state_ = nullptr;  // a detail::StateOf<T>; T may be incomplete here
 };
 
 // One of possibly many receiving ends: each value goes to one of them. The last one's end hangs up.
 template <class T>
 class Receiver {
-  using Cell = detail::CellOf<T>;
-  using State = detail::ChannelState<Cell>;
-
  public:
   class iterator;
   using value_type = T;
@@ -275,14 +288,14 @@ class Receiver {
   // Gives up this end. The last one's drop hangs up: what was admitted and not received goes to
   // on_undelivered, sends return false.
   void drop() noexcept {
-    if (State* const state = std::exchange(state_, nullptr)) state->drop_receiver();
+    if (detail::ChannelCore* const state = std::exchange(state_, nullptr)) state->drop_receiver();
   }
   explicit operator bool() const noexcept { return state_ != nullptr; }
 
   // The next value; empty: the channel is closed and drained. Throws the error it was closed with
-  // instead. Parks while there is none. Cancel point.
+  // instead, as do all forms below. Parks while there is none. Cancel point.
   [[nodiscard, gnu::always_inline]] std::optional<T> recv() const {
-    std::optional<Cell> value;
+    std::optional<detail::CellOf<T>> value;
     if (!state().recv(value)) [[unlikely]] state_->throw_error();
     if constexpr (detail::kBoxed<T>) return detail::unboxed(value);
     else return value;
@@ -290,11 +303,11 @@ class Receiver {
 
   // Without waiting: value, empty or closed.
   Received<T> try_recv() const {
-    std::optional<Cell> cell;
+    std::optional<detail::CellOf<T>> cell;
     switch (state().recv_now(cell)) {
-      case State::Got::value: return received(cell);
-      case State::Got::ended: return ended();
-      case State::Got::empty: break;
+      case detail::Got::value: return received(cell);
+      case detail::Got::ended: return ended();
+      case detail::Got::empty: break;
     }
     return RecvStatus::empty;
   }
@@ -302,16 +315,16 @@ class Receiver {
   // point.
   template <class Rep, class Period>
   Received<T> recv_for(std::chrono::duration<Rep, Period> d) const {
-    std::optional<Cell> cell;
-    typename State::Recv operation{&state(), cell};
+    std::optional<detail::CellOf<T>> cell;
+    typename detail::StateOf<T>::Recv operation{&state(), cell};
     Alarm alarm = after(d);
     Waitable* const arms[] = {&operation, &alarm};
     return wait(arms) == 0 ? outcome(operation, cell) : Received<T>{RecvStatus::timed_out};
   }
   // `cancelled` instead of an exception.
   Received<T> recv(no_throw_t) const {
-    std::optional<Cell> cell;
-    typename State::Recv operation{&state(), cell};
+    std::optional<detail::CellOf<T>> cell;
+    typename detail::StateOf<T>::Recv operation{&state(), cell};
     return wait(operation, no_throw) ? outcome(operation, cell)
                                      : Received<T>{RecvStatus::cancelled};
   }
@@ -325,31 +338,32 @@ class Receiver {
     if (!first) return 0;
     *out++ = *std::move(first);
     std::size_t count = 1;
-    for (std::optional<Cell> cell; count < max; ++count) {
-      cell.reset();
-      if (state_->recv_now(cell) != State::Got::value) break;
+    for (; count < max; ++count) {
+      std::optional<detail::CellOf<T>> cell;
+      state().recv_now(cell);
+      if (!cell) break;
       *out++ = detail::take_out<T>(*cell);
     }
     return count;
   }
 
   // Channel-wide, like the sender's.
-  bool close() const noexcept { return state().close(nullptr); }
-  bool close(std::exception_ptr error) const noexcept { return state().close(std::move(error)); }
-  bool abort(std::exception_ptr error = nullptr) const noexcept {
+  bool close() const { return state().close(nullptr); }
+  bool close(std::exception_ptr error) const { return state().close(std::move(error)); }
+  bool abort(std::exception_ptr error = nullptr) const {
     return state().abort(std::move(error));
   }
 
-  [[nodiscard]] std::size_t size() const noexcept { return state().size(); }
-  [[nodiscard]] std::size_t capacity() const noexcept { return state().capacity(); }
-  [[nodiscard]] bool closed() const noexcept { return state().closed(); }
-  [[nodiscard]] std::exception_ptr error() const noexcept { return state().error(); }
+  [[nodiscard]] std::size_t size() const { return state().size(); }
+  [[nodiscard]] std::size_t capacity() const { return state().capacity(); }
+  [[nodiscard]] bool closed() const { return state().closed(); }
+  [[nodiscard]] std::exception_ptr error() const { return state().error(); }
 
   // Arms for select. Of no channel: never ready.
-  [[nodiscard]] RecvArm<T> on_recv() const noexcept { return RecvArm<T>{state_}; }
+  [[nodiscard]] RecvArm<T> on_recv() const noexcept { return RecvArm<T>{typed()}; }
   template <std::invocable<std::optional<T>> Handler>
   [[nodiscard]] Handled<RecvArm<T>, Handler> on_recv(Handler handler) const {
-    return Handled<RecvArm<T>, Handler>{std::move(handler), state_};
+    return Handled<RecvArm<T>, Handler>{std::move(handler), typed()};
   }
   // Completes when no sender is left, or the channel is closed.
   [[nodiscard]] detail::PeerGone on_peer_gone() const noexcept {
@@ -369,12 +383,14 @@ class Receiver {
 
  private:
   friend class detail::Shared<T>;
-  explicit Receiver(State* state) noexcept : state_(state) {}
+  explicit Receiver(detail::ChannelCore* state) noexcept : state_(state) {}
 
-  [[nodiscard]] State& state() const {
+  [[nodiscard]] auto* typed() const noexcept { return static_cast<detail::StateOf<T>*>(state_); }
+  [[nodiscard]] auto& state() const {
     if (!state_) [[unlikely]] detail::throw_no_channel();
-    return *state_;
+    return *typed();
   }
+  template <class Cell>
   static Received<T> received(std::optional<Cell>& cell) {
     return Received<T>{detail::take_out<T>(*cell)};
   }
@@ -382,11 +398,12 @@ class Receiver {
     state_->throw_error();
     return RecvStatus::closed;
   }
-  Received<T> outcome(const typename State::Recv& operation, std::optional<Cell>& cell) const {
+  template <class Cell>
+  Received<T> outcome(const detail::ChannelOp& operation, std::optional<Cell>& cell) const {
     return operation.fate() == detail::Fate::done ? received(cell) : ended();
   }
 
-  State* state_ = nullptr;
+  detail::ChannelCore* state_ = nullptr;  // a detail::StateOf<T>; T may be incomplete here
 };
 
 template <class T>
@@ -401,7 +418,8 @@ class Receiver<T>::iterator {
 
   T& operator*() const noexcept { return *value_; }
   iterator& operator++() {
-    value_ = from_->recv();
+    value_.reset();  // before we wait: nobody has use for it any more
+    if (std::optional<T> next = from_->recv()) value_.emplace(*std::move(next));
     return *this;
   }
   void operator++(int) { ++*this; }
@@ -413,43 +431,6 @@ class Receiver<T>::iterator {
   const Receiver* from_ = nullptr;
   mutable std::optional<T> value_;
 };
-
-namespace detail {
-
-template <class T>
-class Shared {
- public:
-  using State = ChannelState<CellOf<T>>;
-
-  // Throws std::invalid_argument for options that contradict each other.
-  static State* make(ChannelOptions<T> options, bool once = false) {
-    const bool unbounded = options.capacity == SIZE_MAX;
-    if (!unbounded && options.capacity >= ChannelCore::kUnbounded)
-      throw_bad_options("a capacity of 4,294,967,295 or more; unbounded<T>() makes an endless one");
-    if (options.capacity == 0 && options.overflow == Overflow::drop_old)
-      throw_bad_options("drop_old needs a capacity: a rendezvous has no oldest value");
-    std::shared_ptr<void> context;
-    typename State::Disposer dispose = nullptr;
-    if (options.on_undelivered) {
-      context = std::make_shared<std::function<void(T&&)>>(std::move(options.on_undelivered));
-      dispose = [](void* f, CellOf<T>& cell) noexcept {
-        auto& on_undelivered = *static_cast<std::function<void(T&&)>*>(f);
-        if constexpr (kBoxed<T>) on_undelivered(std::move(*cell.box));
-        else on_undelivered(std::move(cell));
-      };
-    }
-    return new State{{.capacity = unbounded ? ChannelCore::kUnbounded
-                                            : static_cast<std::uint32_t>(options.capacity),
-                      .overflow = options.overflow,
-                      .once = once,
-                      .name = std::move(options.name)},
-                     std::move(context), dispose};
-  }
-  static Sender<T> sender(State* state) noexcept { return Sender<T>{state}; }
-  static Receiver<T> receiver(State* state) noexcept { return Receiver<T>{state}; }
-};
-
-}  // namespace detail
 
 // Both ends of a new channel.
 template <class T>

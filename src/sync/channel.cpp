@@ -90,10 +90,6 @@ bool ChannelCore::closed() const noexcept {
   return closed_.read();
 }
 
-bool ChannelCore::receivers_gone() const noexcept {
-  return receivers_alive_.load(std::memory_order_acquire) == 0;
-}
-
 void ChannelCore::last_sender_gone() noexcept {
   close(nullptr);
   release();
@@ -108,6 +104,7 @@ void ChannelCore::last_receiver_gone() noexcept {
     discards = !ended_.read();
     closed_.write(true);
     ended_.write(true);
+    hung_up_.write(true);
     end_all(senders_, woken);
     end_all(watch_receivers_, woken);
   }
@@ -123,10 +120,10 @@ void ChannelCore::release() noexcept {
 
 // ── the other side's end ────────────────────────────────────────────────────────────────────────
 
-// The counts fall to zero outside the lock, but whoever lets them does takes it afterwards, and
-// wakes whom it finds.
+// Not by the counts: they fall to zero outside the lock, and until the one who let them has taken
+// it, sends are still admitted. Whoever learns that nobody receives must not see one succeed.
 bool PeerGone::gone_locked() const noexcept {
-  return side_ == Side::senders ? core_->closed_.read() : core_->receivers_gone();
+  return side_ == Side::senders ? core_->closed_.read() : core_->hung_up_.read();
 }
 
 bool PeerGone::try_complete() {

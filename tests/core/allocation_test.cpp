@@ -1,6 +1,7 @@
 // Counts every allocation of the program, to show where there are none. A program of its own,
 // because it replaces operator new.
 #include <weft/arch/sanitizer.hpp>
+#include <weft/channel.hpp>
 #include <weft/core/error.hpp>
 #include <weft/core/frame_pool.hpp>
 #include <weft/engine.hpp>
@@ -279,6 +280,25 @@ TEST_F(Allocation, NestedNurseriesAllocateNothing) {
   });
 }
 
+TEST_F(Allocation, SendsAndReceivesAllocateNothing) {
+  FiberIo io{kOneWorker};
+  io.run([] {
+    for (const std::size_t capacity : {std::size_t{0}, std::size_t{8}, SIZE_MAX}) {
+      Channel<int> ch{capacity};
+      EXPECT_EQ(allocations_when_warm([&] {
+                  nursery([&](Nursery& n) {
+                    n.spawn([&] {
+                      for (int i = 0; i < kRounds; ++i) ASSERT_TRUE(ch.tx.send(i));
+                    });
+                    for (int i = 0; i < kRounds; ++i) ASSERT_EQ(ch.rx.recv(), i);
+                  });
+                }),
+                0U)
+          << capacity;
+    }
+  });
+}
+
 TEST_F(Allocation, PostFromAWarmThreadAllocatesNothing) {
   FiberIo io{kOneWorker};
   std::uint64_t counted = 1;
@@ -346,6 +366,34 @@ TEST_F(Allocation, ASpawnThatFindsNoMemoryThrowsAndNothingWasSpawned) {
     EXPECT_TRUE(refused);
     EXPECT_EQ(ran, 1);
   });
+}
+
+TEST_F(Allocation, AnUnboundedChannelThatCannotGrowThrowsAndNothingWasSent) {
+  FiberIo io{kOneWorker};
+  io.run([] {
+    constexpr int kSlots = 16;  // of the smallest buffer
+    Channel<std::unique_ptr<int>> ch = unbounded<std::unique_ptr<int>>();
+    for (int i = 0; i < kSlots; ++i) EXPECT_TRUE(ch.tx.send(std::make_unique<int>(i)));
+    auto more = std::make_unique<int>(kSlots);
+    {
+      const NoMemory none;
+      EXPECT_THROW(static_cast<void>(ch.tx.send(std::move(more))), std::bad_alloc);
+      EXPECT_THROW(static_cast<void>(ch.tx.try_send(std::move(more))), std::bad_alloc);
+      EXPECT_THROW(static_cast<void>(ch.tx.send_for(std::move(more), 1h)), std::bad_alloc);
+      EXPECT_THROW(static_cast<void>(ch.tx.send(std::move(more), no_throw)), std::bad_alloc);
+      EXPECT_EQ(ch.tx.size(), std::size_t{kSlots});
+      EXPECT_EQ(**ch.rx.try_recv(), 0) << "and it is not locked";
+    }
+    ASSERT_TRUE(more);
+    EXPECT_TRUE(ch.tx.send(std::move(more)));
+    for (int i = 1; i <= kSlots; ++i) EXPECT_EQ(**ch.rx.recv(), i);
+  });
+}
+
+TEST_F(Allocation, AChannelThatFindsNoMemoryIsNotMade) {
+  const NoMemory none;
+  EXPECT_THROW(Channel<int>{}, std::bad_alloc);
+  EXPECT_THROW(Channel<int>{100}, std::bad_alloc);
 }
 
 // Runs `io` when there is no memory: main runs, or an exception says why not, and nothing is lost.

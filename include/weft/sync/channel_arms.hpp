@@ -1,14 +1,25 @@
-// Operations on a channel as arms of a select, and what carries a value.
+// Operations on a channel as arms of a select, what carries a value, and how a channel is made.
 #pragma once
 
 #include <weft/sync/channel_core.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <type_traits>
 #include <utility>
 
 namespace weft {
+
+template <class T>
+struct ChannelOptions;
+template <class T>
+class Sender;
+template <class T>
+class Receiver;
 
 namespace detail {
 
@@ -19,6 +30,8 @@ struct Boxed {
 };
 template <class T>
 using CellOf = std::conditional_t<std::is_nothrow_move_constructible_v<T>, T, Boxed<T>>;
+template <class T>
+using StateOf = ChannelState<CellOf<T>>;
 template <class T>
 inline constexpr bool kBoxed = !std::is_same_v<CellOf<T>, T>;
 
@@ -37,8 +50,13 @@ std::optional<T> unboxed(std::optional<Boxed<T>>& cell) {
 [[noreturn, gnu::cold]] void throw_no_channel();
 [[noreturn, gnu::cold]] void throw_bad_options(const char* why);
 
-template <class T>
-class Shared;  // how the ends come to their state
+// How send_all() passes on the elements of what it was given as R&&.
+template <class R>
+using ElementOf = std::conditional_t<std::is_lvalue_reference_v<R> ||
+                                         std::ranges::borrowed_range<R> ||
+                                         std::ranges::enable_view<R>,
+                                     std::ranges::range_reference_t<R>&&,
+                                     std::ranges::range_rvalue_reference_t<R>&&>;
 
 }  // namespace detail
 
@@ -107,8 +125,10 @@ class SendArm : public detail::ChannelState<detail::CellOf<T>>::Send {
   }
   // With another value.
   void renew(T value) {
+    Cell fresh = into_cell(std::move(value));
     Base::renew();
-    cell_ = into_cell(std::move(value));
+    std::destroy_at(std::addressof(cell_));  // not assigned: not every type can be
+    std::construct_at(std::addressof(cell_), std::move(fresh));
   }
 
  private:
@@ -118,5 +138,43 @@ class SendArm : public detail::ChannelState<detail::CellOf<T>>::Send {
   }
   Cell cell_;
 };
+
+namespace detail {
+
+// How the ends come to their state.
+template <class T>
+class Shared {
+ public:
+  using State = StateOf<T>;
+
+  // Throws std::invalid_argument for options that contradict each other.
+  static State* make(ChannelOptions<T> options, bool once = false) {
+    const bool unbounded = options.capacity == SIZE_MAX;
+    if (!unbounded && options.capacity >= ChannelCore::kUnbounded)
+      throw_bad_options("a capacity of 4,294,967,295 or more; unbounded<T>() makes an endless one");
+    if (options.capacity == 0 && options.overflow == Overflow::drop_old)
+      throw_bad_options("drop_old needs a capacity: a rendezvous has no oldest value");
+    std::shared_ptr<void> context;
+    typename State::Disposer dispose = nullptr;
+    if (options.on_undelivered) {
+      context = std::make_shared<std::function<void(T&&)>>(std::move(options.on_undelivered));
+      dispose = [](void* f, CellOf<T>& cell) noexcept {
+        auto& on_undelivered = *static_cast<std::function<void(T&&)>*>(f);
+        if constexpr (kBoxed<T>) on_undelivered(std::move(*cell.box));
+        else on_undelivered(std::move(cell));
+      };
+    }
+    return new State{{.capacity = unbounded ? ChannelCore::kUnbounded
+                                            : static_cast<std::uint32_t>(options.capacity),
+                      .overflow = options.overflow,
+                      .once = once,
+                      .name = std::move(options.name)},
+                     std::move(context), dispose};
+  }
+  static Sender<T> sender(State* state) noexcept { return Sender<T>{state}; }
+  static Receiver<T> receiver(State* state) noexcept { return Receiver<T>{state}; }
+};
+
+}  // namespace detail
 
 }  // namespace weft

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -37,6 +38,9 @@ class ChannelCore;
 
 // How an operation ended: it was done, the channel was closed, or full under drop_new.
 enum class Fate : std::uint8_t { pending, done, closed, full };
+// What came of trying to send, or to receive, without waiting.
+enum class Sent : std::uint8_t { sent, closed, full };
+enum class Got : std::uint8_t { value, ended, empty };
 
 // One operation on a channel, on the stack of whoever waits.
 class ChannelOp : public Waitable {
@@ -99,7 +103,11 @@ class ChannelCore {
   [[nodiscard]] std::size_t size() const noexcept;
   [[nodiscard]] std::size_t capacity() const noexcept;
   [[nodiscard]] bool closed() const noexcept;
-  [[nodiscard]] bool receivers_gone() const noexcept;
+  // How many slots follow `slots` when an unbounded channel grows.
+  [[nodiscard]] static constexpr std::uint32_t slots_after(std::uint32_t slots) noexcept {
+    if (slots < 8) return 16;
+    return slots > kUnbounded / 2 ? kUnbounded : slots * 2;
+  }
   [[nodiscard]] std::string_view name() const noexcept { return name_.view(); }
 
  protected:
@@ -154,6 +162,7 @@ class ChannelCore {
   const Kind& kind_;
   WaitList watch_senders_;            // for the last one's end, or close()
   WaitList watch_receivers_;
+  Var<bool> hung_up_{false};          // by the last receiver
   std::exception_ptr error_;          // of close() or abort()
   Name name_;
 };
@@ -184,9 +193,6 @@ class ChannelState final : public ChannelCore {
 
   class Send;
   class Recv;
-
-  enum class Sent : std::uint8_t { sent, closed, full };
-  enum class Got : std::uint8_t { value, ended, empty };
 
   ChannelState(Settings settings, std::shared_ptr<void> context, Disposer disposer)
       : ChannelCore(std::move(settings), kKind), context_(std::move(context)), dispose_(disposer) {
@@ -284,13 +290,13 @@ class ChannelState final : public ChannelCore {
   }
   void push(Cell& from) noexcept {
     const std::uint32_t size = size_.read();
-    std::construct_at(&at(size), std::move(from));
+    std::construct_at(std::addressof(at(size)), std::move(from));
     size_.write(size + 1);
   }
   void pop(std::optional<Cell>& into) noexcept {
     Cell& oldest = at(0);
     into.emplace(std::move(oldest));
-    std::destroy_at(&oldest);
+    std::destroy_at(std::addressof(oldest));
     const std::uint32_t next = head_.read() + 1;
     head_.write(next == slots_ ? 0 : next);
     size_.write(size_.read() - 1);
@@ -298,7 +304,8 @@ class ChannelState final : public ChannelCore {
   [[nodiscard]] bool has_room() {
     if (size_.read() < slots_) return true;
     if (capacity_ != kUnbounded) [[likely]] return false;
-    grow_to(slots_ < 8 ? 16 : slots_ * 2);
+    if (slots_ == kUnbounded) throw std::bad_alloc{};
+    grow_to(slots_after(slots_));
     return true;
   }
   [[gnu::noinline]] void grow_to(std::uint32_t slots) {
@@ -306,7 +313,7 @@ class ChannelState final : public ChannelCore {
     Cell* const bigger = std::allocator<Cell>{}.allocate(slots);
     for (std::uint32_t i = 0; i < size_.read(); ++i) {
       std::construct_at(bigger + i, std::move(at(i)));
-      std::destroy_at(&at(i));
+      std::destroy_at(std::addressof(at(i)));
     }
     if (cells_) std::allocator<Cell>{}.deallocate(cells(), slots_);
     cells_ = bigger;

@@ -2,6 +2,7 @@
 // at a time. A test passes only if the model that guards against its fault fails.
 #include "brief_lock_models.hpp"
 #include "core_models.hpp"
+#include "flow_models.hpp"
 #include "scheduler_models.hpp"
 #include "structure_models.hpp"
 
@@ -9,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
@@ -25,7 +27,7 @@ struct Guard {
 
 const mutant::Mutant& mutant_of(const Guard& guard);
 const mutant::Mutant& mutant_of(const Guard& guard) {
-  return mutant::kMutants.at(static_cast<std::size_t>(guard.mutant.id) - 1);
+  return *std::ranges::find(mutant::kMutants, guard.mutant.id, &mutant::Mutant::id);
 }
 void PrintTo(const Guard& guard, std::ostream* out);  // for GoogleTest, found by its name
 void PrintTo(const Guard& guard, std::ostream* out) { *out << mutant_of(guard).change; }
@@ -82,6 +84,24 @@ constexpr std::array kGuards{
     Guard{mutant::kEmptyIgnoresOverflow, "injector's overflow is seen"},
     Guard{mutant::kToldOnceIsEnough, "both reasons are seen"},
     Guard{mutant::kRollsMadeApart, "rolls race a cancel"},
+    Guard{mutant::kValueMovedUnlocked, "rendezvous"},
+    Guard{mutant::kPublishIgnoresClosed, "close against a select"},
+    Guard{mutant::kPublishIgnoresPeer, "two selects meet"},
+    Guard{mutant::kSelectMeetsItself, "select and a stranger"},
+    Guard{mutant::kCloseWakesNobody, "close against a parking receiver"},
+    Guard{mutant::kCloseEndsSenders, "close keeps the parked"},
+    Guard{mutant::kHangUpLeavesSenders, "last receiver against a send"},
+    Guard{mutant::kHangUpDiscardsFirst, "last receiver against the buffer"},
+    Guard{mutant::kAbortLeavesSenders, "abort against a send"},
+    Guard{mutant::kOneshotLeavesReceivers, "oneshot, two receivers"},
+    Guard{mutant::kBufferBeforeReceiver, "thread sends to the buffer"},
+    Guard{mutant::kTakeForgetsSender, "buffered hand-over"},
+    Guard{mutant::kRefillLeftBehind, "buffered hand-over"},
+    Guard{mutant::kFusedLinkApart, "rendezvous"},
+    Guard{mutant::kFusedWinnerSkipsLock, "rendezvous"},
+    Guard{mutant::kFusedLoserStaysLinked, "cancel against a recv"},
+    Guard{mutant::kReleaseRelaxed, "both ends go"},
+    Guard{mutant::kGoneBeforeHangUp, "receivers' end is seen"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 
@@ -99,6 +119,7 @@ std::optional<SchedulerModel> find(const char* name) {
   if (const auto found = find(core_models(), name)) return found;
   if (const auto found = find(scheduler_models(), name)) return found;
   if (const auto found = find(structure_models(), name)) return found;
+  if (const auto found = find(flow_models(), name)) return found;
   return find(std::span{&kLockModel, 1}, name);
 }
 

@@ -284,7 +284,8 @@ class ChannelState final : public ChannelCore {
   }
   void push(Cell& from) {
     const std::uint32_t size = size_.read();
-    if (size == slots_) [[unlikely]] grow_to(size < 8 ? 16 : size * 2);
+    if (size == slots_) [[unlikely]]
+      grow_to(size < 8 ? 16 : size > kUnbounded / 2 ? kUnbounded : size * 2);
     std::construct_at(&at(size), std::move(from));
     size_.write(size + 1);
   }

@@ -161,8 +161,13 @@ class SelectSet {
   std::size_t add(W& arm) {
     return keep(std::make_unique<ArmEntry<W>>(arm));
   }
-  // The index is not used again.
-  void remove(std::size_t index) { entries_.at(index).reset(); }
+  // The index is not used again. A handler may remove its own arm too; what handlers remove gives
+  // up its end of the channel when they have returned.
+  void remove(std::size_t index) {
+    std::unique_ptr<Entry>& entry = entries_.at(index);
+    if (handlers_ > 0) removed_.push_back(std::move(entry));  // its own perhaps: it runs still
+    else entry.reset();
+  }
 
   // Waits, runs the winner's handler and returns its index; npos, at once, if every arm is
   // disabled. An exception of a handler passes, and the set stays usable. Cancel point.
@@ -191,12 +196,14 @@ class SelectSet {
    public:
     RecvEntry(Receiver<T> rx, Handler handler)
         : rx_(std::move(rx)), arm_(rx_.on_recv()), handler_(std::move(handler)) {}
-    Waitable* arm() override { return enabled() ? &arm_ : nullptr; }
+    Waitable* arm() override {
+      if (!enabled()) return nullptr;
+      arm_.renew();
+      return &arm_;
+    }
     void won() override {
-      const bool ended = arm_.fate() == detail::Fate::closed;
-      if (ended) open_ = false;
-      std::optional<T> value = std::move(arm_.value());
-      if (!ended) arm_.renew();
+      if (arm_.fate() == detail::Fate::closed) open_ = false;
+      std::optional<T> value = std::move(arm_.value());  // the handler may wait for the arm again
       handler_(std::move(value));
     }
     [[nodiscard]] bool enabled() const noexcept override { return open_ && rx_; }
@@ -215,13 +222,18 @@ class SelectSet {
         : tx_(std::move(tx)), arm_(tx_.on_send(first(value))), handler_(std::move(handler)) {
       if constexpr (std::is_copy_constructible_v<T>) value_.emplace(std::move(value));
     }
-    Waitable* arm() override { return enabled() ? &arm_ : nullptr; }
+    Waitable* arm() override {
+      if (!enabled()) return nullptr;
+      if constexpr (std::is_copy_constructible_v<T>) {
+        if (spent_) arm_.renew(*value_);  // if the copy throws, nothing has been waited for
+        spent_ = false;
+      }
+      return &arm_;
+    }
     void won() override {
-      const bool sent = arm_.sent();
-      open_ = sent && std::is_copy_constructible_v<T>;
-      if constexpr (std::is_copy_constructible_v<T>)
-        if (open_) arm_.renew(*value_);
-      handler_(sent);
+      spent_ = arm_.sent();
+      open_ = arm_.fate() != detail::Fate::closed && (!spent_ || std::is_copy_constructible_v<T>);
+      handler_(arm_.sent());
     }
     [[nodiscard]] bool enabled() const noexcept override { return open_ && tx_; }
 
@@ -234,6 +246,7 @@ class SelectSet {
     SendArm<T> arm_;
     Handler handler_;
     std::optional<T> value_;
+    bool spent_ = false;  // the arm has given its copy away
     bool open_ = true;
   };
 
@@ -273,6 +286,8 @@ class SelectSet {
   std::vector<std::unique_ptr<Entry>> entries_;  // null: removed
   std::vector<Waitable*> arms_;                  // of one wait; kept for its memory
   std::vector<std::size_t> indices_;
+  unsigned handlers_ = 0;                        // that run; more than one if a handler waits
+  std::vector<std::unique_ptr<Entry>> removed_;  // by a handler; they go when the last returns
 };
 
 }  // namespace weft

@@ -32,7 +32,8 @@ bool ChannelCore::close(std::exception_ptr error) noexcept {
     if (closed_.read()) return false;
     closed_.write(true);
     error_ = std::move(error);
-    end_all(receivers_, woken);
+    if (!mutant::kCloseWakesNobody) end_all(receivers_, woken);
+    if (mutant::kCloseEndsSenders) end_all(senders_, woken);
     end_all(watch_senders_, woken);
   }
   resume_all(std::move(woken));
@@ -43,7 +44,7 @@ void ChannelCore::close_behind() noexcept {
   FiberList woken;
   {
     const Locked locked{lock_};
-    end_all(receivers_, woken);
+    if (!mutant::kOneshotLeavesReceivers) end_all(receivers_, woken);
     end_all(senders_, woken);  // who came too late for the one place
     end_all(watch_senders_, woken);
   }
@@ -59,7 +60,7 @@ bool ChannelCore::abort(std::exception_ptr error) noexcept {
     ended_.write(true);
     if (!error_) error_ = std::move(error);
     end_all(receivers_, woken);
-    end_all(senders_, woken);
+    if (!mutant::kAbortLeavesSenders) end_all(senders_, woken);
     end_all(watch_senders_, woken);
   }
   resume_all(std::move(woken));
@@ -99,13 +100,14 @@ void ChannelCore::last_sender_gone() noexcept {
 void ChannelCore::last_receiver_gone() noexcept {
   FiberList woken;
   bool discards = false;
+  if (mutant::kHangUpDiscardsFirst) kind_.discard(*this);
   {
     const Locked locked{lock_};
     discards = !ended_.read();
     closed_.write(true);
     ended_.write(true);
     hung_up_.write(true);
-    end_all(senders_, woken);
+    if (!mutant::kHangUpLeavesSenders) end_all(senders_, woken);
     end_all(watch_receivers_, woken);
   }
   resume_all(std::move(woken));
@@ -115,7 +117,9 @@ void ChannelCore::last_receiver_gone() noexcept {
 
 void ChannelCore::release() noexcept {
   // acq_rel: who destroys sees what the other side did.
-  if (keepers_.fetch_sub(1, std::memory_order_acq_rel) == 1) kind_.destroy(*this);
+  const auto order =
+      mutant::kReleaseRelaxed ? std::memory_order_relaxed : std::memory_order_acq_rel;
+  if (keepers_.fetch_sub(1, order) == 1) kind_.destroy(*this);
 }
 
 // ── the other side's end ────────────────────────────────────────────────────────────────────────
@@ -123,7 +127,10 @@ void ChannelCore::release() noexcept {
 // Not by the counts: they fall to zero outside the lock, and until the one who let them has taken
 // it, sends are still admitted. Whoever learns that nobody receives must not see one succeed.
 bool PeerGone::gone_locked() const noexcept {
-  return side_ == Side::senders ? core_->closed_.read() : core_->hung_up_.read();
+  if (side_ == Side::senders) return core_->closed_.read();
+  if (mutant::kGoneBeforeHangUp)
+    return core_->receivers_alive_.load(std::memory_order_acquire) == 0;
+  return core_->hung_up_.read();
 }
 
 bool PeerGone::try_complete() {

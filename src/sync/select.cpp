@@ -78,6 +78,17 @@ std::size_t SelectSet::wait(detail::Choice choice) {
   }
   if (arms_.empty()) return npos;
   const std::size_t winner = indices_[detail::select_among(arms_, choice, fallback)];
+  struct Handling {
+    SelectSet& set;
+    explicit Handling(SelectSet& s) noexcept : set(s) { ++set.handlers_; }
+    Handling(const Handling&) = delete;
+    Handling& operator=(const Handling&) = delete;
+    ~Handling() {
+      std::vector<std::unique_ptr<Entry>> gone;
+      if (--set.handlers_ == 0) gone.swap(set.removed_);
+    }
+  };
+  const Handling handling{*this};
   entries_[winner]->won();
   return winner;
 }

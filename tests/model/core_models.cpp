@@ -3,9 +3,9 @@
 #include "engine/inbox.hpp"
 #include "engine/root.hpp"
 #include "model_engine.hpp"
+#include "model_thread.hpp"
 
 #include <weft/core/cancel_scope.hpp>
-#include <weft/core/thread.hpp>
 #include <weft/event.hpp>
 #include <weft/nursery.hpp>
 
@@ -359,18 +359,6 @@ struct Threads {
   Event* event = make<Event>();
   Var<int> data{0};
 };
-
-// ThreadCarrier without its constructor's frame from the pool.
-void as_thread(void (*body)(void*), void* at) {
-  Fiber* const frame = make<Fiber>();
-  {
-    ThreadCarrier carrier{*frame};
-    thread_slot() = &carrier;
-    body(at);
-    thread_slot() = nullptr;
-  }
-  destroy(frame);
-}
 
 void thread_waits_for_thread(Program& p) {
   auto& s = p.make<Threads>();

@@ -2,6 +2,7 @@
 // at a time. A test passes only if the model that guards against its fault fails.
 #include "brief_lock_models.hpp"
 #include "core_models.hpp"
+#include "flow_models.hpp"
 #include "lock_models.hpp"
 #include "scheduler_models.hpp"
 #include "structure_models.hpp"
@@ -89,6 +90,24 @@ constexpr std::array kGuards{
     Guard{mutant::kEmptyIgnoresOverflow, "injector's overflow is seen"},
     Guard{mutant::kToldOnceIsEnough, "both reasons are seen"},
     Guard{mutant::kRollsMadeApart, "rolls race a cancel"},
+    Guard{mutant::kValueMovedUnlocked, "rendezvous"},
+    Guard{mutant::kPublishIgnoresClosed, "close against a select"},
+    Guard{mutant::kPublishIgnoresPeer, "two selects meet"},
+    Guard{mutant::kSelectMeetsItself, "select and a stranger"},
+    Guard{mutant::kCloseWakesNobody, "close against a parking receiver"},
+    Guard{mutant::kCloseEndsSenders, "close keeps the parked"},
+    Guard{mutant::kHangUpLeavesSenders, "last receiver against a send"},
+    Guard{mutant::kHangUpDiscardsFirst, "last receiver against the buffer"},
+    Guard{mutant::kAbortLeavesSenders, "abort against a send"},
+    Guard{mutant::kOneshotLeavesReceivers, "oneshot, two receivers"},
+    Guard{mutant::kBufferBeforeReceiver, "thread sends to the buffer"},
+    Guard{mutant::kTakeForgetsSender, "buffered hand-over"},
+    Guard{mutant::kRefillLeftBehind, "buffered hand-over"},
+    Guard{mutant::kFusedLinkApart, "rendezvous"},
+    Guard{mutant::kFusedWinnerSkipsLock, "rendezvous"},
+    Guard{mutant::kFusedLoserStaysLinked, "cancel against a recv"},
+    Guard{mutant::kReleaseRelaxed, "both ends go"},
+    Guard{mutant::kGoneBeforeHangUp, "receivers' end is seen"},
     Guard{mutant::kMutexReleasesRelaxed, "mutex guards data"},
     Guard{mutant::kWaiterUnannounced, "mutex guards data"},
     Guard{mutant::kMutexFreedUnderLock, "mutex dies after its waiter gave up"},
@@ -121,6 +140,7 @@ std::optional<SchedulerModel> find(const char* name) {
   if (const auto found = find(scheduler_models(), name)) return found;
   if (const auto found = find(structure_models(), name)) return found;
   if (const auto found = find(lock_models(), name)) return found;
+  if (const auto found = find(flow_models(), name)) return found;
   return find(std::span<const SchedulerModel>{kLockModels}, name);
 }
 

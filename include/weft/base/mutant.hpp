@@ -76,6 +76,24 @@ inline constexpr Switch kToldOnceIsEnough{46};
 inline constexpr Switch kRollsMadeApart{47};
 inline constexpr Switch kLatchedWinnerSkipsLock{48};
 inline constexpr Switch kNobodyHeldBack{49};
+inline constexpr Switch kValueMovedUnlocked{50};
+inline constexpr Switch kPublishIgnoresClosed{51};
+inline constexpr Switch kPublishIgnoresPeer{52};
+inline constexpr Switch kSelectMeetsItself{53};
+inline constexpr Switch kCloseWakesNobody{54};
+inline constexpr Switch kCloseEndsSenders{55};
+inline constexpr Switch kHangUpLeavesSenders{56};
+inline constexpr Switch kHangUpDiscardsFirst{57};
+inline constexpr Switch kAbortLeavesSenders{58};
+inline constexpr Switch kOneshotLeavesReceivers{59};
+inline constexpr Switch kBufferBeforeReceiver{60};
+inline constexpr Switch kTakeForgetsSender{61};
+inline constexpr Switch kRefillLeftBehind{62};
+inline constexpr Switch kFusedLinkApart{63};
+inline constexpr Switch kFusedWinnerSkipsLock{64};
+inline constexpr Switch kFusedLoserStaysLinked{65};
+inline constexpr Switch kReleaseRelaxed{66};
+inline constexpr Switch kGoneBeforeHangUp{67};
 inline constexpr Switch kMutexReleasesRelaxed{70};
 inline constexpr Switch kWaiterUnannounced{71};
 inline constexpr Switch kMutexFreedUnderLock{72};
@@ -196,6 +214,42 @@ inline constexpr std::array kMutants{
            "explorer: use after free"},
     Mutant{49, "kNobodyHeldBack", "an event that wakes many, a few at a time, holds nobody back",
            "explorer: use after free"},
+    Mutant{50, "kValueMovedUnlocked", "a value is handed to a receiver without the lock",
+           "explorer: race on the value"},
+    Mutant{51, "kPublishIgnoresClosed", "an arm is published on a channel closed meanwhile",
+           "explorer: deadlock"},
+    Mutant{52, "kPublishIgnoresPeer", "an arm is published although a partner came meanwhile",
+           "explorer: deadlock"},
+    Mutant{53, "kSelectMeetsItself", "a send arm gives its value to the same select",
+           "explorer: the select has met itself"},
+    Mutant{54, "kCloseWakesNobody", "close() does not wake those who wait to receive",
+           "explorer: deadlock"},
+    Mutant{55, "kCloseEndsSenders", "close() refuses what was admitted by parking",
+           "explorer: an admitted value comes back"},
+    Mutant{56, "kHangUpLeavesSenders", "the last receiver does not wake those who wait to send",
+           "explorer: deadlock"},
+    Mutant{57, "kHangUpDiscardsFirst", "the last receiver discards the buffer, then closes",
+           "explorer: race on the buffer"},
+    Mutant{58, "kAbortLeavesSenders", "abort() does not wake those who wait to send",
+           "explorer: deadlock"},
+    Mutant{59, "kOneshotLeavesReceivers", "a oneshot leaves those waiting who came too late",
+           "explorer: deadlock"},
+    Mutant{60, "kBufferBeforeReceiver", "a send fills the buffer while a receiver waits",
+           "explorer: deadlock"},
+    Mutant{61, "kTakeForgetsSender", "a receive from a full buffer lets no waiting sender in",
+           "explorer: deadlock"},
+    Mutant{62, "kRefillLeftBehind", "a waiting sender is let in without its value",
+           "explorer: neither sent nor kept"},
+    Mutant{63, "kFusedLinkApart", "a fused wait tries and links under two holds of the lock",
+           "explorer: deadlock"},
+    Mutant{64, "kFusedWinnerSkipsLock", "a fused wait that was ended while parking returns at once",
+           "explorer: race on the value"},
+    Mutant{65, "kFusedLoserStaysLinked", "a fused wait that was cancelled stays linked",
+           "explorer: use after free"},
+    Mutant{66, "kReleaseRelaxed", "the two sides of a channel part by a relaxed count",
+           "explorer: use after free"},
+    Mutant{67, "kGoneBeforeHangUp", "receivers count as gone before the channel is closed",
+           "explorer: admitted although nobody is left"},
     Mutant{70, "kMutexReleasesRelaxed", "Mutex::unlock lets go with a relaxed compare-exchange",
            "explorer: race on what the mutex guards"},
     Mutant{71, "kWaiterUnannounced", "a waiter lists itself without a mark in the mutex's word",

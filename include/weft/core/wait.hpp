@@ -115,10 +115,18 @@ template <class AnyLock>
   Waitable* const arms[] = {&arm};
   self.strand->waiting_for = arms;
   arm.bind(self, *ticket, 0);
+  if (mutant::kFusedLinkApart) {
+    lock.unlock();
+    lock.lock();
+  }
   list.link(arm);
   lock.unlock();
   const auto [verdict, waker_is_done] = switch_away(self);
-  if (verdict.is_arm() && waker_is_done) [[likely]] return true;
+  if (verdict.is_arm() && (waker_is_done || mutant::kFusedWinnerSkipsLock)) [[likely]] return true;
+  if (mutant::kFusedLoserStaysLinked && !verdict.is_arm()) {
+    attend(self);
+    return false;
+  }
   return settle_park(self, arm, verdict);
 }
 

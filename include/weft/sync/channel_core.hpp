@@ -327,10 +327,12 @@ class ChannelState final : public ChannelCore {
       outcome.sent = Sent::closed;
       return;
     }
-    if (!receivers_.empty())
+    if (!receivers_.empty() && !(mutant::kBufferBeforeReceiver && size_.read() < capacity_))
       if (Waitable* const waiting = receivers_.claim_first(outcome.woken)) {
         auto& receiver = static_cast<Recv&>(*waiting);  // admitted by this claim: hand-off
+        if (mutant::kValueMovedUnlocked) lock_.unlock();
         receiver.into_.emplace(std::move(from));
+        if (mutant::kValueMovedUnlocked) lock_.lock();
         receiver.fate_.write(Fate::done);
         outcome.sent = Sent::sent;
         if (once_) [[unlikely]] closed_.write(true);
@@ -368,11 +370,12 @@ class ChannelState final : public ChannelCore {
     if (ended_.read()) [[unlikely]] return Got::ended;
     const bool buffered = size_.read() != 0;
     if (buffered) pop(into);
+    if (buffered && mutant::kTakeForgetsSender) return Got::value;
     if (!senders_.empty())
       if (Waitable* const waiting = senders_.claim_first(woken)) {
         auto& sender = static_cast<Send&>(*waiting);  // it was admitted when it parked
-        if (buffered) push(sender.from_);
-        else into.emplace(std::move(sender.from_));
+        if (!buffered) into.emplace(std::move(sender.from_));
+        else if (!mutant::kRefillLeftBehind) push(sender.from_);
         sender.fate_.write(Fate::done);
         return Got::value;
       }
@@ -417,9 +420,14 @@ class ChannelState<Cell>::Send : public ChannelOp {
     ChannelState& channel = *state();
     const Locked locked{channel.lock_};
     const bool can_complete =
-        channel.closed_.read() || channel.size_.read() < channel.slots_ ||
-        channel.capacity_ == kUnbounded ||
-        channel.receivers_.holds_another_than(this->fiber());
+        (channel.closed_.read() && !mutant::kPublishIgnoresClosed) ||
+        channel.size_.read() < channel.slots_ || channel.capacity_ == kUnbounded ||
+        (channel.receivers_.holds_another_than(this->fiber()) && !mutant::kPublishIgnoresPeer);
+    if (mutant::kSelectMeetsItself && !can_complete && !channel.receivers_.empty()) {
+      Outcome outcome;
+      channel.offer(from_, outcome);
+      return true;
+    }
     // Admitted by being in the list of an open channel: parked.
     if (!can_complete) channel.senders_.link(*this);
     return !can_complete;
@@ -458,8 +466,9 @@ class ChannelState<Cell>::Recv : public ChannelOp {
     if (!state()) return true;
     ChannelState& channel = *state();
     const Locked locked{channel.lock_};
-    const bool can_complete = channel.closed_.read() || channel.size_.read() != 0 ||
-                              channel.senders_.holds_another_than(this->fiber());
+    const bool can_complete =
+        (channel.closed_.read() && !mutant::kPublishIgnoresClosed) || channel.size_.read() != 0 ||
+        (channel.senders_.holds_another_than(this->fiber()) && !mutant::kPublishIgnoresPeer);
     if (!can_complete) channel.receivers_.link(*this);
     return !can_complete;
   }

@@ -12,7 +12,7 @@
 // An arm is any operation: a receive, a send, a timer, a future's on_ready(), an event, a lock, a
 // semaphore, the other side's end. Those that lose are as if they had never been tried. An arm that
 // lost may enter another select; one that won may not. A send and a receive on one channel in one
-// select never meet each other. At most 1,000 arms. Cancel point.
+// select never meet each other. At most 1,024 arms. Cancel point.
 #pragma once
 
 #include <weft/channel.hpp>
@@ -101,27 +101,27 @@ class SelectSet {
   // Once it has handed over the end of the channel, the arm is disabled.
   template <class T, std::invocable<std::optional<T>> Handler>
   std::size_t recv(Receiver<T> rx, Handler handler) {
-    return keep(std::make_unique<RecvEntry<T, Handler>>(std::move(rx), std::move(handler)));
+    return keep(std::make_shared<RecvEntry<T, Handler>>(std::move(rx), std::move(handler)));
   }
   // Sends a copy of `value` whenever it wins; what cannot be copied is sent once. Disabled when the
-  // channel is closed.
+  // channel is closed; a full one that drops what is new is not.
   template <class T, std::invocable<bool> Handler>
   std::size_t send(Sender<T> tx, std::type_identity_t<T> value, Handler handler) {
-    return keep(std::make_unique<SendEntry<T, Handler>>(std::move(tx), std::move(value),
+    return keep(std::make_shared<SendEntry<T, Handler>>(std::move(tx), std::move(value),
                                                         std::move(handler)));
   }
   // Counted anew from the beginning of each wait.
   template <class Rep, class Period, std::invocable Handler>
   std::size_t after(std::chrono::duration<Rep, Period> d, Handler handler) {
-    return keep(std::make_unique<TimeEntry<Handler>>(to_duration(d), std::move(handler)));
+    return keep(std::make_shared<TimeEntry<Handler>>(to_duration(d), std::move(handler)));
   }
   // Any arm. It must outlive the set, or be removed first; what it needs to be waited for again is
   // the caller's to do.
   template <Arm W>
   std::size_t add(W& arm) {
-    return keep(std::make_unique<ArmEntry<W>>(arm));
+    return keep(std::make_shared<ArmEntry<W>>(arm));
   }
-  // The index is not used again.
+  // The index is not used again. Handlers may add and remove arms, their own included.
   void remove(std::size_t index) { entries_.at(index).reset(); }
 
   // Waits, runs the winner's handler and returns its index; npos, at once, if every arm is
@@ -175,12 +175,17 @@ class SelectSet {
         : tx_(std::move(tx)), arm_(tx_.on_send(first(value))), handler_(std::move(handler)) {
       if constexpr (std::is_copy_constructible_v<T>) value_.emplace(std::move(value));
     }
-    Waitable* arm() override { return enabled() ? &arm_ : nullptr; }
+    // The copy is made here: if that throws, nothing was waited for.
+    Waitable* arm() override {
+      if (!enabled()) return nullptr;
+      if constexpr (std::is_copy_constructible_v<T>)
+        if (arm_.sent()) arm_.renew(*value_);
+      return &arm_;
+    }
     void won() override {
       const bool sent = arm_.sent();
-      open_ = sent && std::is_copy_constructible_v<T>;
-      if constexpr (std::is_copy_constructible_v<T>)
-        if (open_) arm_.renew(*value_);
+      open_ = sent ? std::is_copy_constructible_v<T> : arm_.fate() == detail::Fate::full;
+      if (!sent && open_) arm_.renew();
       handler_(sent);
     }
     [[nodiscard]] bool enabled() const noexcept override { return open_ && tx_; }
@@ -224,14 +229,15 @@ class SelectSet {
     W& arm_;
   };
 
-  std::size_t keep(std::unique_ptr<Entry> entry) {
+  std::size_t keep(std::shared_ptr<Entry> entry) {
     entries_.push_back(std::move(entry));
     return entries_.size() - 1;
   }
   std::size_t wait(detail::Choice choice);
 
-  std::vector<std::unique_ptr<Entry>> entries_;  // null: removed
-  std::vector<Waitable*> arms_;                  // of one wait; kept for its memory
+  // Null: removed. Shared with the wait that runs its handler.
+  std::vector<std::shared_ptr<Entry>> entries_;
+  std::vector<Waitable*> arms_;  // of one wait; kept for its memory
   std::vector<std::size_t> indices_;
 };
 

@@ -1,6 +1,7 @@
 #include <weft/select.hpp>
 
 #include <stdexcept>
+#include <string>
 
 namespace weft {
 namespace detail {
@@ -35,7 +36,9 @@ class Dice {
 // costs nothing but the shuffle.
 std::size_t select_among(std::span<Waitable*> arms, Choice choice, Waitable* fallback) {
   constexpr std::size_t kMost = Verdict::kArmsMax;
-  if (arms.size() > kMost) throw std::invalid_argument{"weft::select(): more than 1000 arms"};
+  if (arms.size() > kMost)
+    throw std::invalid_argument{"weft::select(): at most 1024 arms, not " +
+                                std::to_string(arms.size())};
   std::array<std::uint16_t, kMost> place;  // where each stood before; only as far as it is used
   for (std::size_t i = 0; i < arms.size(); ++i) place[i] = static_cast<std::uint16_t>(i);
   if (choice == Choice::fair && arms.size() > 1) {
@@ -72,13 +75,17 @@ std::size_t SelectSet::wait(detail::Choice choice) {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Waitable* const arm = entries_[i] ? entries_[i]->arm() : nullptr;
     if (!arm) continue;
-    if (dynamic_cast<Otherwise*>(arm)) fallback = arm;
+    if (dynamic_cast<Otherwise*>(arm)) {
+      if (fallback) continue;  // two would be tried before others that are ready
+      fallback = arm;
+    }
     arms_.push_back(arm);
     indices_.push_back(i);
   }
   if (arms_.empty()) return npos;
   const std::size_t winner = indices_[detail::select_among(arms_, choice, fallback)];
-  entries_[winner]->won();
+  const std::shared_ptr<Entry> entry = entries_[winner];  // its handler may remove it
+  entry->won();
   return winner;
 }
 

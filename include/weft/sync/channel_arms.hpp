@@ -104,11 +104,15 @@ class SendArm : public detail::ChannelState<detail::CellOf<T>>::Send {
   void hand_to(Handler& handler) {
     handler(sent());
   }
-  // With another value.
+  // To be waited for again, with another value. If that throws, nothing has changed.
   void renew(T value) {
+    Cell next = into_cell(std::move(value));
+    std::destroy_at(&cell_);  // what is sent need not be assignable
+    std::construct_at(&cell_, std::move(next));
     Base::renew();
-    cell_ = into_cell(std::move(value));
   }
+  // With the value that was not admitted.
+  void renew() noexcept { Base::renew(); }
 
  private:
   static Cell into_cell(T&& value) {

@@ -30,11 +30,17 @@
 
 namespace weft {
 
-// The arm that wins if no other can at once: with it, select never waits. One at most.
+// The arm that wins if no other can at once: with it, select never waits. There was a moment at
+// which none of the others was ready. One at most.
 class Otherwise : public Waitable {
  public:
-  bool try_complete() override { return true; }
-  bool publish() noexcept override { return false; }
+  // It is the last of its wait: when its turn comes to be published, the others have been found not
+  // ready, and would have ended the wait if that had changed. So it ends the wait itself.
+  bool try_complete() override { return false; }
+  bool publish() noexcept override {
+    static_cast<void>(claim());
+    return false;
+  }
   void unpublish() noexcept override {}
   [[nodiscard]] WaitReason reason() const noexcept override { return {.verb = "otherwise"}; }
 };

@@ -213,6 +213,52 @@ TEST(Select, OtherwiseWinsOnlyIfNothingElseCan) {
   });
 }
 
+// Does something in the middle of a select, when its turn comes to be tried; never wins.
+class Meddler final : public Waitable {
+ public:
+  explicit Meddler(std::function<void()> meddle) : meddle_(std::move(meddle)) {}
+  bool try_complete() override {
+    if (meddle_) std::exchange(meddle_, nullptr)();
+    return false;
+  }
+  bool publish() noexcept override { return true; }
+  void unpublish() noexcept override {}
+  [[nodiscard]] WaitReason reason() const noexcept override { return {.verb = "meddling"}; }
+
+ private:
+  std::function<void()> meddle_;
+};
+
+// Each arm was looked at while the value was in the other.
+TEST(Select, OtherwiseWinsOnlyIfNoArmWasReadyAtOneMoment) {
+  on_both_engines([] {
+    Channel<int> a{1};
+    Channel<int> b{1};
+    EXPECT_TRUE(a.tx.send(1));
+    Meddler meddler{[&] {
+      EXPECT_EQ(b.tx.try_send(2), SendStatus::ok);
+      EXPECT_TRUE(a.rx.try_recv());
+    }};
+    EXPECT_EQ(select_first(b.rx.on_recv(), otherwise(), meddler, a.rx.on_recv()), 0U);
+    EXPECT_EQ(b.rx.size(), 0U);
+    EXPECT_EQ(select_first(b.rx.on_recv(), otherwise(), meddler, a.rx.on_recv()), 1U);
+  });
+}
+
+TEST(Select, OtherwiseDoesNotLetOthersRun) {
+  on_both_engines([] {
+    Channel<int> a;
+    Channel<int> b;
+    int others = 0;
+    nursery([&](Nursery& n) {
+      n.spawn([&] { ++others; });
+      for (int i = 0; i < 10; ++i)
+        EXPECT_EQ(select(a.rx.on_recv(), b.rx.on_recv(), a.tx.on_send(1), otherwise()), 3U);
+      EXPECT_EQ(others, 0);
+    });
+  });
+}
+
 TEST(Select, OtherwiseLeavesNoTimerAndNoWaiter) {
   SimIo{}.run([] {
     Channel<int> ch;

@@ -155,6 +155,16 @@ class Nursery final : public Home {
     return made;
   }
 
+  // Closes a channel behind the children: when all of them have ended, however they did, and before
+  // nursery() returns. What they have sent is still received; who waits for more learns that there
+  // will be none, even if copies of the sender live on. `tx` is any end with close(); one of no
+  // channel is ignored. In the order of make(): the last comes first.
+  template <class Tx>
+    requires requires(const Tx& end) { end.close(); }
+  void close_after(Tx tx) {
+    make<CloseAfter<Tx>>(std::move(tx));
+  }
+
   // Asks the body and the children to stop; those that have not started never run. From anywhere
   // the nursery may be used, any thread included. Idempotent.
   void cancel() noexcept { cancel_because(CancelReason::requested); }
@@ -217,6 +227,18 @@ class Nursery final : public Home {
     template <class... Args>
     explicit ArenaOf(Args&&... args) : value(std::forward<Args>(args)...) {}
     T value;
+  };
+
+  template <class Tx>
+  struct CloseAfter {
+    explicit CloseAfter(Tx of) noexcept(std::is_nothrow_move_constructible_v<Tx>)
+        : tx(std::move(of)) {}
+    CloseAfter(const CloseAfter&) = delete;
+    CloseAfter& operator=(const CloseAfter&) = delete;
+    ~CloseAfter() {
+      if (tx) tx.close();
+    }
+    Tx tx;
   };
 
   explicit Nursery(Fiber& owner) noexcept : Home(owner.scope), owner_(owner) {}

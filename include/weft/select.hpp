@@ -12,7 +12,7 @@
 // An arm is any operation: a receive, a send, a timer, a future's on_ready(), an event, a lock, a
 // semaphore, the other side's end. Those that lose are as if they had never been tried. An arm that
 // lost may enter another select; one that won may not. A send and a receive on one channel in one
-// select never meet each other. At most 1,000 arms. Cancel point.
+// select never meet each other. At most 1,024 arms. Cancel point.
 #pragma once
 
 #include <weft/channel.hpp>
@@ -30,11 +30,17 @@
 
 namespace weft {
 
-// The arm that wins if no other can at once: with it, select never waits. One at most.
+// The arm that wins if no other can at once: with it, select never waits. There was a moment at
+// which none of the others was ready. One at most.
 class Otherwise : public Waitable {
  public:
-  bool try_complete() override { return true; }
-  bool publish() noexcept override { return false; }
+  // It is the last of its wait: when its turn comes to be published, the others have been found not
+  // ready, and would have ended the wait if that had changed. So it ends the wait itself.
+  bool try_complete() override { return false; }
+  bool publish() noexcept override {
+    static_cast<void>(claim());
+    return false;
+  }
   void unpublish() noexcept override {}
   [[nodiscard]] WaitReason reason() const noexcept override { return {.verb = "otherwise"}; }
 };
@@ -100,7 +106,11 @@ std::size_t select_arms(Choice choice, Ws&... arms) {
       const std::size_t next = order >> (4 * i) & 15;
       if (try_arm(next, arms...)) winner = next;
     }
-    if (winner == kCount) winner = fallback < kCount ? fallback : wait_tried(all, order & 15);
+    if (winner == kCount) {
+      if (fallback == kCount) winner = wait_tried(all, order & 15);
+      else if (kCount == 2) winner = fallback;  // one look at one other is enough
+      else winner = select_among(all, choice, all[fallback]);
+    }
   } else {
     winner = select_among(all, choice, fallback < kCount ? all[fallback] : nullptr);
   }
@@ -141,33 +151,28 @@ class SelectSet {
   // Once it has handed over the end of the channel, the arm is disabled.
   template <class T, std::invocable<std::optional<T>> Handler>
   std::size_t recv(Receiver<T> rx, Handler handler) {
-    return keep(std::make_unique<RecvEntry<T, Handler>>(std::move(rx), std::move(handler)));
+    return keep(std::make_shared<RecvEntry<T, Handler>>(std::move(rx), std::move(handler)));
   }
   // Sends a copy of `value` whenever it wins; what cannot be copied is sent once. Disabled when the
-  // channel is closed.
+  // channel is closed; a full one that drops what is new is not.
   template <class T, std::invocable<bool> Handler>
   std::size_t send(Sender<T> tx, std::type_identity_t<T> value, Handler handler) {
-    return keep(std::make_unique<SendEntry<T, Handler>>(std::move(tx), std::move(value),
+    return keep(std::make_shared<SendEntry<T, Handler>>(std::move(tx), std::move(value),
                                                         std::move(handler)));
   }
   // Counted anew from the beginning of each wait.
   template <class Rep, class Period, std::invocable Handler>
   std::size_t after(std::chrono::duration<Rep, Period> d, Handler handler) {
-    return keep(std::make_unique<TimeEntry<Handler>>(to_duration(d), std::move(handler)));
+    return keep(std::make_shared<TimeEntry<Handler>>(to_duration(d), std::move(handler)));
   }
   // Any arm. It must outlive the set, or be removed first; what it needs to be waited for again is
   // the caller's to do.
   template <Arm W>
   std::size_t add(W& arm) {
-    return keep(std::make_unique<ArmEntry<W>>(arm));
+    return keep(std::make_shared<ArmEntry<W>>(arm));
   }
-  // The index is not used again. A handler may remove its own arm too; what handlers remove gives
-  // up its end of the channel when they have returned.
-  void remove(std::size_t index) {
-    std::unique_ptr<Entry>& entry = entries_.at(index);
-    if (handlers_ > 0) removed_.push_back(std::move(entry));  // its own perhaps: it runs still
-    else entry.reset();
-  }
+  // The index is not used again. Handlers may add and remove arms, their own included.
+  void remove(std::size_t index) { entries_.at(index).reset(); }
 
   // Waits, runs the winner's handler and returns its index; npos, at once, if every arm is
   // disabled. An exception of a handler passes, and the set stays usable. Cancel point.
@@ -222,18 +227,18 @@ class SelectSet {
         : tx_(std::move(tx)), arm_(tx_.on_send(first(value))), handler_(std::move(handler)) {
       if constexpr (std::is_copy_constructible_v<T>) value_.emplace(std::move(value));
     }
+    // The copy is made here: if that throws, nothing was waited for.
     Waitable* arm() override {
       if (!enabled()) return nullptr;
-      if constexpr (std::is_copy_constructible_v<T>) {
-        if (spent_) arm_.renew(*value_);  // if the copy throws, nothing has been waited for
-        spent_ = false;
-      }
+      if constexpr (std::is_copy_constructible_v<T>)
+        if (arm_.sent()) arm_.renew(*value_);
       return &arm_;
     }
     void won() override {
-      spent_ = arm_.sent();
-      open_ = arm_.fate() != detail::Fate::closed && (!spent_ || std::is_copy_constructible_v<T>);
-      handler_(arm_.sent());
+      const bool sent = arm_.sent();
+      open_ = sent ? std::is_copy_constructible_v<T> : arm_.fate() == detail::Fate::full;
+      if (!sent && open_) arm_.renew();
+      handler_(sent);
     }
     [[nodiscard]] bool enabled() const noexcept override { return open_ && tx_; }
 
@@ -246,7 +251,7 @@ class SelectSet {
     SendArm<T> arm_;
     Handler handler_;
     std::optional<T> value_;
-    bool spent_ = false;  // the arm has given its copy away
+    //// the arm has given its copy away
     bool open_ = true;
   };
 
@@ -277,17 +282,16 @@ class SelectSet {
     W& arm_;
   };
 
-  std::size_t keep(std::unique_ptr<Entry> entry) {
+  std::size_t keep(std::shared_ptr<Entry> entry) {
     entries_.push_back(std::move(entry));
     return entries_.size() - 1;
   }
   std::size_t wait(detail::Choice choice);
 
-  std::vector<std::unique_ptr<Entry>> entries_;  // null: removed
-  std::vector<Waitable*> arms_;                  // of one wait; kept for its memory
+  // Null: removed. Shared with the wait that runs its handler.
+  std::vector<std::shared_ptr<Entry>> entries_;
+  std::vector<Waitable*> arms_;  // of one wait; kept for its memory
   std::vector<std::size_t> indices_;
-  unsigned handlers_ = 0;                        // that run; more than one if a handler waits
-  std::vector<std::unique_ptr<Entry>> removed_;  // by a handler; they go when the last returns
 };
 
 }  // namespace weft

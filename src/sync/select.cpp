@@ -1,6 +1,8 @@
 #include <weft/select.hpp>
 
+#include <algorithm>
 #include <stdexcept>
+#include <string>
 
 namespace weft {
 namespace detail {
@@ -35,25 +37,29 @@ class Dice {
 // costs nothing but the shuffle.
 std::size_t select_among(std::span<Waitable*> arms, Choice choice, Waitable* fallback) {
   constexpr std::size_t kMost = Verdict::kArmsMax;
-  if (arms.size() > kMost) throw std::invalid_argument{"weft::select(): more than 1000 arms"};
+  if (arms.size() > kMost)
+    throw std::invalid_argument{"weft::select(): at most 1024 arms, not " +
+                                std::to_string(arms.size())};
   std::array<std::uint16_t, kMost> place;  // where each stood before; only as far as it is used
   for (std::size_t i = 0; i < arms.size(); ++i) place[i] = static_cast<std::uint16_t>(i);
-  if (choice == Choice::fair && arms.size() > 1) {
+  const std::size_t others = fallback ? arms.size() - 1 : arms.size();
+  if (fallback) {  // goes last
+    const auto from = std::find(arms.begin(), arms.end(), fallback) - arms.begin();
+    std::rotate(arms.begin() + from, arms.begin() + from + 1, arms.end());
+    const auto end = place.begin() + static_cast<std::ptrdiff_t>(arms.size());
+    std::rotate(place.begin() + from, place.begin() + from + 1, end);
+  }
+  if (choice == Choice::fair && others > 1) {
     Dice dice{*Fiber::current().io};
-    for (std::size_t i = arms.size(); i > 1; --i) {
+    for (std::size_t i = others; i > 1; --i) {
       const std::size_t j = dice.roll(i);
       std::swap(arms[i - 1], arms[j]);
       std::swap(place[i - 1], place[j]);
     }
   }
-  if (!fallback) return place[wait(arms)];
-  checkpoint(Fiber::current());
-  std::size_t otherwise = 0;
-  for (std::size_t i = 0; i < arms.size(); ++i) {
-    if (arms[i] == fallback) otherwise = i;
-    else if (arms[i]->try_complete()) return place[i];
-  }
-  return place[otherwise];
+  if (others > 1 || !fallback) return place[wait(arms)];
+  checkpoint(Fiber::current());  // one look at one other is enough
+  return others == 1 && arms[0]->try_complete() ? place[0] : place[others];
 }
 
 }  // namespace detail
@@ -72,24 +78,17 @@ std::size_t SelectSet::wait(detail::Choice choice) {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     Waitable* const arm = entries_[i] ? entries_[i]->arm() : nullptr;
     if (!arm) continue;
-    if (dynamic_cast<Otherwise*>(arm)) fallback = arm;
+    if (dynamic_cast<Otherwise*>(arm)) {
+      if (fallback) continue;  // two would be tried before others that are ready
+      fallback = arm;
+    }
     arms_.push_back(arm);
     indices_.push_back(i);
   }
   if (arms_.empty()) return npos;
   const std::size_t winner = indices_[detail::select_among(arms_, choice, fallback)];
-  struct Handling {
-    SelectSet& set;
-    explicit Handling(SelectSet& s) noexcept : set(s) { ++set.handlers_; }
-    Handling(const Handling&) = delete;
-    Handling& operator=(const Handling&) = delete;
-    ~Handling() {
-      std::vector<std::unique_ptr<Entry>> gone;
-      if (--set.handlers_ == 0) gone.swap(set.removed_);
-    }
-  };
-  const Handling handling{*this};
-  entries_[winner]->won();
+  const std::shared_ptr<Entry> entry = entries_[winner];  // its handler may remove it
+  entry->won();
   return winner;
 }
 

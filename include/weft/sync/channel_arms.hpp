@@ -123,13 +123,15 @@ class SendArm : public detail::ChannelState<detail::CellOf<T>>::Send {
   void hand_to(Handler& handler) {
     handler(sent());
   }
-  // With another value.
+  // To be waited for again, with another value. If that throws, nothing has changed.
   void renew(T value) {
-    Cell fresh = into_cell(std::move(value));
+    Cell next = into_cell(std::move(value));
+    std::destroy_at(std::addressof(cell_));  // what is sent need not be assignable
+    std::construct_at(std::addressof(cell_), std::move(next));
     Base::renew();
-    std::destroy_at(std::addressof(cell_));  // not assigned: not every type can be
-    std::construct_at(std::addressof(cell_), std::move(fresh));
   }
+  // With the value that was not admitted.
+  void renew() noexcept { Base::renew(); }
 
  private:
   static Cell into_cell(T&& value) {

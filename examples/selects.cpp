@@ -88,17 +88,16 @@ int until_told_to_stop(const weft::Receiver<int>& work, weft::Event& stop) {
   }
 }
 
-// Takes what is there, and never waits.
+// Takes what is there.
 int whatever_is_there(const weft::Receiver<int>& numbers) {
   int sum = 0;
   for (bool more = true; more;)
-    weft::select(numbers.on_recv([&](std::optional<int> v) {
-      if (v)
-        sum += *v;
-      else
-        more = false;
-    }),
-                 weft::otherwise([&] { more = false; }));
+    weft::select(  // never waits
+        numbers.on_recv([&](std::optional<int> v) {
+          more = v.has_value();
+          sum += v.value_or(0);
+        }),
+        weft::otherwise([&] { more = false; }));
   return sum;
 }
 

@@ -11,22 +11,19 @@ struct Quote {
   int price;
 };
 
-// With handlers: the winner's runs here, in this fiber.
+// With handlers.
 void trader(weft::Receiver<Quote> quotes, weft::Receiver<int> orders) {
   for (bool open = true; open;) {
-    weft::select(quotes.on_recv([&](std::optional<Quote> quote) {
-      if (quote)
-        std::printf("quote %d\n", quote->price);
-      else
-        open = false;
-    }),
-                 orders.on_recv([&](std::optional<int> id) {
-                   if (id)
-                     std::printf("order %d\n", *id);
-                   else
-                     open = false;
-                 }),
-                 weft::after(50ms, [] { std::puts("quiet for 50 ms"); }));
+    weft::select(  // the winner's handler runs here, in this fiber
+        quotes.on_recv([&](std::optional<Quote> quote) {
+          open = quote.has_value();
+          if (open) std::printf("quote %d\n", quote->price);
+        }),
+        orders.on_recv([&](std::optional<int> id) {
+          open = id.has_value();
+          if (open) std::printf("order %d\n", *id);
+        }),
+        weft::after(50ms, [] { std::puts("quiet for 50 ms"); }));
   }
 }
 

@@ -58,7 +58,7 @@ void through_a_pipeline(Page& page, long count) {
 // Four channels that are always full, and one select over them.
 void shared_fairly(Page& page, int rounds) {
   std::array<int, 4> wins{};
-  FiberIo io;
+  FiberIo io{{.workers = 1}};
   io.run([&] {
     nursery([&](Nursery& n) {
       std::array<Receiver<int>, 4> rx;

@@ -162,11 +162,10 @@ bool nothing_is_lost() {
   weft::Channel<int> busy{{.capacity = 2, .on_undelivered = [&](int&&) { ++undelivered; }}};
   weft::nursery([&](weft::Nursery& n) {
     n.spawn([&, tx = std::move(busy.tx)] {
-      for (int i = 0; i < 100; ++i)
-        if (tx.send_for(i, 3ms) == weft::SendStatus::ok)
-          ++sent;
-        else
-          ++kept;  // timed out, or nobody is there any more
+      for (int i = 0; i < 100; ++i) {
+        const weft::SendStatus status = tx.send_for(i, 3ms);
+        ++(status == weft::SendStatus::ok ? sent : kept);  // kept: timed out, or nobody is there
+      }
     });
     n.spawn([&, rx = std::move(busy.rx)] {
       static_cast<void>(weft::timeout(100ms, [&] {

@@ -39,6 +39,7 @@ void million(Page& page);
 void fork_join(Page& page);
 void cancelling(Page& page);
 void events(Page& page);
+void channels(Page& page);
 void overflow(Page& page);
 void simulation(Page& page);
 void deadlock(Page& page);

@@ -75,14 +75,25 @@ class Tour(unittest.TestCase):
             self.assertEqual("\033[1m" in text, wanted, environment)
 
     def test_a_terminal_sees_progress_and_nothing_of_it_stays(self):
-        status, text = on_a_terminal("tour", "forkjoin", TERM="xterm", NO_COLOR="1")
-        self.assertEqual(status, 0, text)
-        bars = re.findall(r"\r    \[([#.]{40})\] +(\d+) % ", text)
-        self.assertGreaterEqual(len({done for _, done in bars}), 20, text)
-        self.assertEqual({done for bar, done in bars if "." not in bar}, {"100"}, text)
-        for line in text.replace("\r\n", "\n").split("\n"):
-            visible = [part for part in line.split("\r") if part.strip()][-1:]
-            self.assertFalse(visible and "[#" in visible[0], line)
+        for chapter in ("forkjoin", "channels"):
+            with self.subTest(chapter=chapter):
+                status, text = on_a_terminal("tour", chapter, TERM="xterm", NO_COLOR="1")
+                self.assertEqual(status, 0, text)
+                bars = re.findall(r"\r    \[([#.]{40})\] +(\d+) % ", text)
+                self.assertGreaterEqual(len({done for _, done in bars}), 20, text)
+                self.assertEqual({done for bar, done in bars if "." not in bar}, {"100"}, text)
+                for line in text.replace("\r\n", "\n").split("\n"):
+                    visible = [part for part in line.split("\r") if part.strip()][-1:]
+                    self.assertFalse(visible and "[#" in visible[0], line)
+
+    def test_channels_lose_nothing_and_miss_no_time_out(self):
+        run = weft("tour", "channels")
+        self.assertEqual(run.returncode, 0, run.stdout)
+        pattern = r"through 100 fibers +(\S+)\n.*received, time-outs noticed +(\S+), (\S+)\n"
+        figures = re.search(pattern, run.stdout, re.DOTALL).groups()
+        through, seen, quiet = (int(figure.replace(",", "")) for figure in figures)
+        self.assertGreaterEqual(through, 1000)
+        self.assertGreater(quiet, seen)
 
 
 class Words(unittest.TestCase):

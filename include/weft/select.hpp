@@ -87,6 +87,14 @@ template <Arm... Ws>
   return done;
 }
 
+// They are published in that order, too: who comes by may meet the first of several on one channel.
+template <std::size_t kCount>
+std::size_t wait_in_order(const std::array<Waitable*, kCount>& arms, std::uint64_t order) {
+  std::array<Waitable*, kCount> ordered;
+  for (std::size_t i = 0; i < kCount; ++i) ordered[i] = arms[order >> (4 * i) & 15];
+  return order >> (4 * wait_tried(ordered)) & 15;
+}
+
 template <Arm... Ws>
 std::size_t select_arms(Choice choice, Ws&... arms) {
   constexpr std::size_t kCount = sizeof...(Ws);
@@ -107,7 +115,7 @@ std::size_t select_arms(Choice choice, Ws&... arms) {
       if (try_arm(next, arms...)) winner = next;
     }
     if (winner == kCount) {
-      if (fallback == kCount) winner = wait_tried(all, order & 15);
+      if (fallback == kCount) winner = wait_in_order(all, order);
       else if (kCount == 2) winner = fallback;  // one look at one other is enough
       else winner = select_among(all, choice, all[fallback]);
     }

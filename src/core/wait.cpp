@@ -148,8 +148,8 @@ std::size_t wait(std::span<Waitable* const> arms, std::size_t first) {
   return wait_here(self, arms, first, false);
 }
 
-std::size_t wait_tried(std::span<Waitable* const> arms, std::size_t first) {
-  return wait_here(Fiber::current(), arms, first, true);
+std::size_t wait_tried(std::span<Waitable* const> arms) {
+  return wait_here(Fiber::current(), arms, 0, true);
 }
 
 std::optional<std::size_t> wait(std::span<Waitable* const> arms, no_throw_t, std::size_t first) {

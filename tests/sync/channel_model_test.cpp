@@ -378,7 +378,8 @@ class Trial {
       case Verb::abort:
         if (senders_.empty() && receivers_.empty()) break;
         expect("abort", model_.abort(),
-               senders_.empty() ? receivers_[rx].abort(an_error()) : senders_[tx].abort(an_error()));
+               senders_.empty() ? receivers_[rx].abort(an_error())
+                                : senders_[tx].abort(an_error()));
         break;
       case Verb::copy_sender:
         if (senders_.empty() || senders_.size() == 4) break;

@@ -21,7 +21,7 @@ namespace weft {
 // std::invalid_argument.
 std::size_t wait(std::span<Waitable* const> arms, std::size_t first = 0);
 // The same, if each has just been tried, after a checkpoint.
-std::size_t wait_tried(std::span<Waitable* const> arms, std::size_t first);
+std::size_t wait_tried(std::span<Waitable* const> arms);
 
 // The same, but no cancel point: for joins, and for cleanup that must finish.
 std::size_t wait_shielded(std::span<Waitable* const> arms);

@@ -5,6 +5,7 @@
 // Every workload checks its result; where the check itself would cost something, it has a round of
 // its own that is not timed.
 #include "count.hpp"
+#include "lock_workloads.hpp"
 
 #include <weft/weft.hpp>
 
@@ -310,6 +311,14 @@ void fork_join(long n) {
   emit("fib_" + std::to_string(n), each(s, result + before - 1), "ns");
 }
 
+// ── W10 ─────────────────────────────────────────────────────────────────────────────────────────
+
+void mutex(long total, bool yields) {
+  const weft::bench::Timed timed = weft::bench::time_mutex(64, total, yields);
+  expect(timed.right, timed.metric);
+  emit(timed.metric, timed.ns_each, "ns");
+}
+
 // ────────────────────────────────────────────────────────────────────────────────────────────────
 
 bool run_workload(std::string_view workload) {
@@ -336,6 +345,9 @@ bool run_workload(std::string_view workload) {
     parked("100k", scaled(100'000));
   } else if (workload == "mem1m") {
     parked("1m", scaled(1'000'000));
+  } else if (workload == "mutex") {
+    mutex(scaled(4'000'000), false);
+    mutex(scaled(1'000'000), true);
   } else if (workload == "fib") {
     fork_join(tiny ? 10 : 25);
   } else if (workload == "fib30") {
@@ -350,7 +362,7 @@ int refuse(const char* why) {
   std::fprintf(stderr,
                "weft-bench: %s\n"
                "usage: weft-bench yield|spawn|event|mem100k|mem1m|sleepers|timers|cancel|\n"
-               "                  cancel1m|fib|fib30 [workers] [port]\n"
+               "                  cancel1m|mutex|fib|fib30 [workers] [port]\n"
                "       weft-bench --build\n",
                why);
   return 1;

@@ -104,6 +104,7 @@ class Mutex {
 
     Mutex& mutex_;
     Var<Standing> standing_;
+    Atomic<bool> parted_{false};  // chosen, and nobody will touch us any more
     mutable char text_[80];  // of reason(): who asks for it stops the engine, one at a time
   };
   [[nodiscard]] Acquire on_lock() noexcept { return Acquire{*this}; }
@@ -135,6 +136,9 @@ class Mutex {
         return true;
     } while ((seen & ~kWaiters) == 0);
     return false;
+  }
+  [[nodiscard]] bool is_held() const noexcept {
+    return (word_.load(std::memory_order_relaxed) & ~kWaiters) != 0;
   }
   [[nodiscard]] bool is_held_by(const Fiber& fiber) const noexcept {
     return (word_.load(std::memory_order_relaxed) & ~kWaiters) == name_of(fiber);

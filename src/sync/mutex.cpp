@@ -2,6 +2,7 @@
 
 #include "holder.hpp"
 #include "timed.hpp"
+#include "uncancelled.hpp"
 
 #include <weft/base/chaos.hpp>
 
@@ -21,7 +22,7 @@ namespace {
 void Mutex::lock_contended(Fiber& self) {
   Acquire operation{*this, Standing::newcomer};
   for (;;) {
-    wait_shielded(operation);
+    sync::wait_uncancelled(operation, self);
     if (is_held_by(self)) return;
     operation.standing_.write(Standing::loser);
   }
@@ -82,6 +83,8 @@ bool Mutex::pass_on(FiberList& woken) noexcept {
     const Claim claim = next->claim();
     if (claim == Claim::lost && !mutant::kMutexGivenToNobody) continue;
     if (claim == Claim::owned) woken.push_back(heir);
+    if (claim == Claim::owned || mutant::kPartedTooEarly)
+      next->parted_.store(true, std::memory_order_relaxed);
     const bool empty = losers_.empty() && waiters_.empty();
     const std::uintptr_t rest = empty || mutant::kMutexDropsTheRest ? 0 : kWaiters;
     // A plain store: with a holder and kWaiters in it, nobody else writes the word but under lock_.
@@ -100,12 +103,17 @@ void Mutex::check_holder(std::uintptr_t seen) noexcept {
 
 bool Mutex::Acquire::try_complete() {
   Fiber& self = Fiber::current();
-  if (mutex_.take(self)) return true;
-  if (mutex_.is_held_by(self)) refuse_relock();
-  return false;
+  // A look first: it is held, most likely, and a compare-exchange that fails costs as much as one
+  // that does not.
+  if (mutex_.is_held() || !mutex_.take(self)) {
+    if (mutex_.is_held_by(self)) refuse_relock();
+    return false;
+  }
+  return true;
 }
 
 bool Mutex::Acquire::publish() noexcept {
+  parted_.store(false, std::memory_order_relaxed);
   const Locked locked{mutex_.lock_};
   std::uintptr_t seen = mutex_.word_.load(std::memory_order_relaxed);
   do {
@@ -119,8 +127,11 @@ bool Mutex::Acquire::publish() noexcept {
   return true;
 }
 
-// Also after we were chosen: who chose us holds the lock until it is done with us and the mutex.
+// Also after we were chosen: who chose us holds the lock until it is done with us and the mutex. But
+// if it found us parked, it has released the lock before it resumed us.
 void Mutex::Acquire::unpublish() noexcept {
+  // relaxed: written before the resume that let us run, or not at all.
+  if (parted_.load(std::memory_order_relaxed)) return;
   const Locked locked{mutex_.lock_};
   if (!is_linked()) return;
   list().remove(*this);

@@ -94,6 +94,7 @@ constexpr std::array kGuards{
     Guard{mutant::kQueueHeadUnserved, "writer gives up"},
     Guard{mutant::kTurnToNobody, "turn against cancel"},
     Guard{mutant::kArrivalStays, "arrival against cancel"},
+    Guard{mutant::kPartedTooEarly, "mutex dies with its last holder"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 

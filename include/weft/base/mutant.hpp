@@ -87,6 +87,7 @@ inline constexpr Switch kCondVarUnlocksFirst{57};
 inline constexpr Switch kQueueHeadUnserved{58};
 inline constexpr Switch kTurnToNobody{59};
 inline constexpr Switch kArrivalStays{60};
+inline constexpr Switch kPartedTooEarly{61};
 
 struct Mutant {
   int id;
@@ -214,7 +215,9 @@ inline constexpr std::array kMutants{
     Mutant{59, "kTurnToNobody", "a turn is handed over to a call that was cancelled",
            "explorer: the cancelled one is told that it runs it"},
     Mutant{60, "kArrivalStays", "a barrier counts a waiter that was cancelled",
-           "explorer: the phase ends too early"},
+           "explorer: deadlock"},
+    Mutant{61, "kPartedTooEarly", "a waiter chosen before it was parked passes by the mutex's lock",
+           "explorer: use after free"},
 };
 
 }  // namespace weft::mutant

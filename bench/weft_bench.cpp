@@ -5,7 +5,7 @@
 // Every workload checks its result; where the check itself would cost something, it has a round of
 // its own that is not timed.
 #include "count.hpp"
-#include "lock_workloads.hpp"
+#include "workloads.hpp"
 
 #include <weft/weft.hpp>
 
@@ -19,7 +19,6 @@
 #include <fstream>
 #include <numeric>
 #include <random>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,37 +26,7 @@
 
 namespace {
 
-using RealClock = std::chrono::steady_clock;
-
-class WrongResult : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-void expect(bool right, const std::string& what) {
-  if (!right) throw WrongResult{"wrong result: " + what};
-}
-
-void emit(const std::string& metric, double value, const char* unit) {
-  std::printf("%s %.6g %s\n", metric.c_str(), value, unit);
-}
-
-template <class F>
-double seconds(F&& f) {
-  const auto begin = RealClock::now();
-  f();
-  return std::chrono::duration<double>(RealClock::now() - begin).count();
-}
-
-double each(double seconds_of_all, long count) {
-  return seconds_of_all * 1e9 / static_cast<double>(count);
-}
-
-double scale = 1;
-
-long scaled(long count) {
-  return std::max(1L, static_cast<long>(static_cast<double>(count) * scale));
-}
+using namespace weft::bench;
 
 // ── W1 ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -311,14 +280,6 @@ void fork_join(long n) {
   emit("fib_" + std::to_string(n), each(s, result + before - 1), "ns");
 }
 
-// ── W10 ─────────────────────────────────────────────────────────────────────────────────────────
-
-void mutex(long total, bool yields) {
-  const weft::bench::Timed timed = weft::bench::time_mutex(64, total, yields);
-  expect(timed.right, timed.metric);
-  emit(timed.metric, timed.ns_each, "ns");
-}
-
 // ────────────────────────────────────────────────────────────────────────────────────────────────
 
 bool run_workload(std::string_view workload) {
@@ -345,15 +306,12 @@ bool run_workload(std::string_view workload) {
     parked("100k", scaled(100'000));
   } else if (workload == "mem1m") {
     parked("1m", scaled(1'000'000));
-  } else if (workload == "mutex") {
-    mutex(scaled(4'000'000), false);
-    mutex(scaled(1'000'000), true);
   } else if (workload == "fib") {
     fork_join(tiny ? 10 : 25);
   } else if (workload == "fib30") {
     fork_join(tiny ? 15 : 30);
   } else {
-    return false;
+    return run_flow_workload(workload) || run_lock_workload(workload);
   }
   return true;
 }
@@ -361,8 +319,9 @@ bool run_workload(std::string_view workload) {
 int refuse(const char* why) {
   std::fprintf(stderr,
                "weft-bench: %s\n"
-               "usage: weft-bench yield|spawn|event|mem100k|mem1m|sleepers|timers|cancel|\n"
-               "                  cancel1m|mutex|fib|fib30 [workers] [port]\n"
+               "usage: weft-bench yield|spawn|event|pingpong|buffered|select|ring|skynet|sieve|\n"
+               "                  mem100k|mem1m|sleepers|timers|cancel|cancel1m|mutex|fib|\n"
+               "                  fib30 [workers] [port]\n"
                "       weft-bench --build\n",
                why);
   return 1;

@@ -62,6 +62,8 @@ class Event {
   }
 
  private:
+  bool wake_some(FiberList& woken, Fiber& held_back) noexcept;
+
   mutable Lock lock_;  // protects the two below
   Var<bool> set_{false};
   WaitList waiters_;

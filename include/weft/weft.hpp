@@ -2,12 +2,14 @@
 #pragma once
 
 #include <weft/cancel.hpp>
+#include <weft/channel.hpp>
 #include <weft/engine.hpp>
 #include <weft/event.hpp>
 #include <weft/fiber_local.hpp>
 #include <weft/future.hpp>
 #include <weft/inspect.hpp>
 #include <weft/nursery.hpp>
+#include <weft/select.hpp>
 #include <weft/sim.hpp>
 #include <weft/supervisor.hpp>
 #include <weft/sync.hpp>

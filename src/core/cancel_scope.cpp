@@ -56,7 +56,7 @@ void CancelScope::cancel(CancelReason why, Fired& fired) noexcept {
   std::uint8_t none = 0;
   reason_.compare_exchange_strong(none, static_cast<std::uint8_t>(why), std::memory_order_acq_rel,
                                   std::memory_order_relaxed);
-  // release: pairs with cancelled_before_start(); who sees the new epoch sees the flag.
+  // release: pairs with cancelled_by_now(); who sees the new epoch sees the flag.
   epoch.fetch_add(1, std::memory_order_release);
   sweep(fired);
 }
@@ -184,8 +184,10 @@ void CancelScope::wake_strands(Fired& fired) noexcept {
     }
 }
 
+// Nobody is told twice: from now on, who looks finds the flag. So they leave the roll together, and
+// need not find their neighbours on other stacks when each goes its way.
 void CancelScope::wake(Roll& roll, Fired& fired) noexcept {
-  for (Strand* strand = roll.strands.front(); strand; strand = roll.strands.after(*strand)) {
+  while (Strand* const strand = roll.strands.pop_front()) {
     Fiber& fiber = strand->fiber;
     if (fiber.word.cancel() == Claim::owned) fired.woken.push_back(fiber);
     fiber.attention.fetch_or(kAttendScope, std::memory_order_relaxed);  // a hint; the word decides

@@ -89,8 +89,12 @@ Fiber& ThreadIo::successor(Fiber& self, Departure how) noexcept {
     ::sched_yield();
     return self;
   }
-  if (self.word.commit_park()) sleep_until_resumed(self, carrier_of_this_thread());
-  else self.word.run_thread();  // a verdict was latched: we are our own resumer
+  if (self.word.commit_park()) {
+    sleep_until_resumed(self, carrier_of_this_thread());
+  } else {  // a verdict was latched: we are our own resumer
+    self.traits |= kLatched;
+    self.word.run_thread();
+  }
   return self;
 }
 

@@ -21,11 +21,7 @@ class Published {
  public:
   Published(std::span<Waitable* const> arms, Fiber& self, Ticket ticket) noexcept : arms_(arms) {
     self.strand->waiting_for = arms;
-    for (std::size_t i = 0; i < arms.size(); ++i) {
-      arms[i]->fiber_.write(&self);
-      arms[i]->ticket_.write(ticket);
-      arms[i]->arm_.write(i);
-    }
+    for (std::size_t i = 0; i < arms.size(); ++i) arms[i]->bind(self, ticket, i);
   }
   Published(const Published&) = delete;
   Published& operator=(const Published&) = delete;
@@ -38,10 +34,12 @@ class Published {
     return true;
   }
 
-  // Unpublishes every arm. The index of one that the kernel completed behind our back, if any.
-  std::optional<std::size_t> withdraw() noexcept {
+  // Unpublishes every arm but `gone`, which is so already. The index of one that the kernel
+  // completed behind our back, if any.
+  std::optional<std::size_t> withdraw(std::size_t gone = Verdict::kArmsMax) noexcept {
     const std::size_t forgotten = mutant::kLastArmStaysPublished && count_ > 1 ? 1 : 0;
-    for (std::size_t i = 0; i + forgotten < count_; ++i) arms_[i]->unpublish();
+    for (std::size_t i = 0; i + forgotten < count_; ++i)
+      if (i != gone) arms_[i]->unpublish();
     std::optional<std::size_t> settled;
     for (std::size_t i = 0; i < count_; ++i)
       if (arms_[i]->settle()) settled = i;
@@ -55,15 +53,6 @@ class Published {
 };
 
 namespace {
-
-// PARKING, published: away from here until somebody ends the wait.
-Verdict switch_away(Fiber& self) noexcept {
-  Fiber& next = self.io->successor(self, Departure::park);
-  if (&next == &self)  // a verdict is latched already; or we are a thread, and have slept
-    return self.word.state() == FiberState::parking ? self.word.abort_park() : self.word.verdict();
-  switch_fibers(self, next, Departure::park);
-  return self.word.verdict();
-}
 
 std::optional<std::size_t> try_each(std::span<Waitable* const> arms, std::size_t first) {
   for (std::size_t i = 0; i < arms.size(); ++i) {
@@ -102,12 +91,14 @@ bool heed(Fiber& self, OnCancel on_cancel) {
 }
 
 std::optional<std::size_t> wait_for_any(std::span<Waitable* const> arms, std::size_t first,
-                                        Nudges nudges, OnCancel on_cancel = OnCancel::throw_it) {
+                                        Nudges nudges, OnCancel on_cancel = OnCancel::throw_it,
+                                        bool tried = false) {
   if (arms.empty() || arms.size() > Verdict::kArmsMax)
     throw std::invalid_argument{"weft::wait(): 1 to 1024 arms, not " + std::to_string(arms.size())};
   Fiber& self = Fiber::current();
   for (unsigned round = 0;; ++round) {
-    if (const auto ready = try_each(arms, first)) return *ready;
+    if (!tried || round > 0)
+      if (const auto ready = try_each(arms, first)) return *ready;
     const std::optional<Ticket> ticket = self.word.begin_park(nudges);
     if (!ticket) {  // nudged between the last look at our scope and now
       if (heed(self, on_cancel)) return std::nullopt;
@@ -115,9 +106,12 @@ std::optional<std::size_t> wait_for_any(std::span<Waitable* const> arms, std::si
     }
     Published published{arms, self, *ticket};
     const bool turned_ready = !published.all();
-    const Verdict verdict = turned_ready ? self.word.abort_park() : switch_away(self);
-    const std::optional<std::size_t> settled = published.withdraw();
-    if (verdict.is_arm()) return verdict.arm();
+    const auto [verdict, waker_is_done] =
+        turned_ready ? Ending{self.word.abort_park(), false} : switch_away(self);
+    const bool won = verdict.is_arm();
+    const std::optional<std::size_t> settled =
+        won && waker_is_done ? published.withdraw(verdict.arm()) : published.withdraw();
+    if (won) return verdict.arm();
     if (settled) return *settled;  // cancelled, but the kernel had delivered: nothing is lost
     if (verdict == Verdict::deadlock()) self.io->raise_deadlock();
     if (verdict == Verdict::cancelled() && heed(self, on_cancel)) return std::nullopt;
@@ -135,16 +129,27 @@ Nudges leave_scope(Fiber& self) noexcept {
   return Nudges::pass;
 }
 
+// After a checkpoint.
+std::size_t wait_here(Fiber& self, std::span<Waitable* const> arms, std::size_t first, bool tried) {
+  // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
+  const bool shielded = !self.scope || Carrier::here().exceptions->uncaught != 0;
+  if (shielded) return *wait_for_any(arms, first, leave_scope(self), OnCancel::throw_it, tried);
+  // Enrolled, and a canceller that came since has left a nudge: no need to climb the tree.
+  if (self.strand->enrolled != self.scope) [[unlikely]]
+    while (!self.scope->enrol(*self.strand)) attend(self);
+  return *wait_for_any(arms, first, Nudges::heed, OnCancel::throw_it, tried);
+}
+
 }  // namespace
 
 std::size_t wait(std::span<Waitable* const> arms, std::size_t first) {
   Fiber& self = Fiber::current();
   checkpoint(self);
-  // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
-  const bool shielded = !self.scope || Carrier::here().exceptions->uncaught != 0;
-  if (shielded) return *wait_for_any(arms, first, leave_scope(self));
-  while (!self.scope->enrol(*self.strand)) attend(self);
-  return *wait_for_any(arms, first, Nudges::heed);
+  return wait_here(self, arms, first, false);
+}
+
+std::size_t wait_tried(std::span<Waitable* const> arms, std::size_t first) {
+  return wait_here(Fiber::current(), arms, first, true);
 }
 
 std::optional<std::size_t> wait(std::span<Waitable* const> arms, no_throw_t, std::size_t first) {
@@ -157,6 +162,14 @@ std::optional<std::size_t> wait(std::span<Waitable* const> arms, no_throw_t, std
 
 std::size_t wait_shielded(std::span<Waitable* const> arms) {
   return *wait_for_any(arms, 0, leave_scope(Fiber::current()));
+}
+
+bool settle_park(Fiber& self, Waitable& arm, Verdict verdict) {
+  arm.unpublish();  // also if it has won: its waker may still hold the lock
+  if (verdict.is_arm()) return true;
+  if (verdict == Verdict::deadlock()) self.io->raise_deadlock();
+  attend(self);
+  return false;
 }
 
 void attend(Fiber& self) {

@@ -129,7 +129,7 @@ std::size_t Worker::give_loot(Worker& thief, const Warrant& warrant) noexcept {
   }
   if (count == 0) {
     const std::size_t half = std::min((ready_.length() + 1) / 2, kLootMax);
-    while (count < half && ready_.first() < warrant.ready_before) loot[count++] = ready_.pop();
+    while (count < half && ready_.first() < warrant.ready_before) loot[count++] = ready_.take();
   }
   if (count == 0 && warrant.stalled) {
     FiberList stranded = inbox.take_over();
@@ -162,6 +162,7 @@ bool Worker::take_stolen(std::size_t count) noexcept {
     }
     ready_.push(fiber);
   }
+  ready_.all_are_cold();
   stole_at_ = monotonic_now();
   stole_ = count;
   return true;

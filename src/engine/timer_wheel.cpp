@@ -9,7 +9,7 @@ namespace weft::engine {
 // ── ticks ───────────────────────────────────────────────────────────────────────────────────────
 
 namespace {
-constexpr unsigned kTickBits = 12;
+constexpr unsigned kTickBits = 14;
 static_assert(TimerWheel::kTick.count() == 1 << kTickBits);
 }  // namespace
 
@@ -29,37 +29,77 @@ Instant TimerWheel::fires_at(const Timer& timer) noexcept { return instant_of(ti
 
 // ── places ──────────────────────────────────────────────────────────────────────────────────────
 
+// By distance in slots, not in ticks: two that are less than 256 slots apart never share one.
 TimerWheel::Place TimerWheel::place_of(Tick due) const noexcept {
-  const Tick differs = due ^ now_;
-  const unsigned wheel =
-      differs == 0 ? 0 : static_cast<unsigned>(std::bit_width(differs) - 1) / kDigitBits;
-  return {wheel, static_cast<unsigned>(due >> (wheel * kDigitBits)) % kSlots};
+  unsigned wheel = 0;
+  while (digits_of(due, wheel) - digits_of(now_, wheel) >= kSlots) ++wheel;
+  return {wheel, static_cast<unsigned>(digits_of(due, wheel) % kSlots)};
 }
 
-bool TimerWheel::find_first(Place& place) const noexcept {
-  for (unsigned wheel = 0; wheel < kWheels; ++wheel) {
-    if (occupied_[wheel] == 0) continue;
-    place = {wheel, static_cast<unsigned>(std::countr_zero(occupied_[wheel]))};
-    return true;
-  }
-  return false;
-}
-
-// The first tick of a slot: the digits above are those of the present.
+// The first tick of a slot: of the next revolution, if the present one is past it.
 TimerWheel::Tick TimerWheel::start_of(Place place) const noexcept {
-  const unsigned shift = place.wheel * kDigitBits;
-  const Tick above = now_ >> shift >> kDigitBits << kDigitBits;
-  return (above | place.slot) << shift;
+  const Tick present = digits_of(now_, place.wheel);
+  return (present + (place.slot - present) % kSlots) << (place.wheel * kDigitBits);
 }
 
-void TimerWheel::put(Timer& timer, Place place) noexcept {
+// Of a wheel that is not empty: from the present slot on. Coming round, the word that holds the
+// present slot is looked at again, for the slots before it.
+TimerWheel::Place TimerWheel::first_on(unsigned wheel) const noexcept {
+  const Bits& occupied = occupied_[wheel];
+  const unsigned present = static_cast<unsigned>(digits_of(now_, wheel) % kSlots);
+  std::size_t word = present / kWordBits;
+  std::uint64_t bits = occupied[word] & (~std::uint64_t{0} << (present % kWordBits));
+  while (bits == 0) {
+    word = (word + 1) % occupied.size();
+    bits = occupied[word];
+  }
+  return {wheel,
+          static_cast<unsigned>(word * kWordBits) + static_cast<unsigned>(std::countr_zero(bits))};
+}
+
+// The slot that starts first. If several start together, wheel 0 comes last, for the others hold
+// timers of its tick; and these from below, so that what was armed earlier is put in front later.
+bool TimerWheel::find_first(Place& first) const noexcept {
+  Tick earliest = ~Tick{0};
+  for (unsigned left = wheels_; left != 0; left &= left - 1) {
+    const Place place = first_on(static_cast<unsigned>(std::countr_zero(left)));
+    const Tick start = start_of(place);
+    if (start > earliest || (start == earliest && first.wheel != 0)) continue;
+    earliest = start;
+    first = place;
+  }
+  return wheels_ != 0;
+}
+
+void TimerWheel::mark(Place place) noexcept {
+  occupied_[place.wheel][place.slot / kWordBits] |= std::uint64_t{1} << (place.slot % kWordBits);
+  wheels_ |= 1U << place.wheel;
+}
+
+void TimerWheel::unmark(Place place) noexcept {
+  Bits& occupied = occupied_[place.wheel];
+  occupied[place.slot / kWordBits] &= ~(std::uint64_t{1} << (place.slot % kWordBits));
+  if (occupied == Bits{}) wheels_ &= ~(1U << place.wheel);
+}
+
+void TimerWheel::put_first(Timer& timer, Place place) noexcept {
   Slot& slot = slots_[place.wheel][place.slot];
-  timer.before_ = slot.first ? slot.last : nullptr;
+  timer.before_ = nullptr;
+  timer.after_ = slot.first;
+  (slot.first ? slot.first->before_ : slot.last) = &timer;
+  slot.first = &timer;
+  timer.place_ = static_cast<std::uint16_t>(place.wheel * kSlots + place.slot);
+  mark(place);
+}
+
+void TimerWheel::put_last(Timer& timer, Place place) noexcept {
+  Slot& slot = slots_[place.wheel][place.slot];
+  timer.before_ = slot.last;
   timer.after_ = nullptr;
-  (slot.first ? slot.last->after_ : slot.first) = &timer;
+  (slot.last ? slot.last->after_ : slot.first) = &timer;
   slot.last = &timer;
   timer.place_ = static_cast<std::uint16_t>(place.wheel * kSlots + place.slot);
-  occupied_[place.wheel] |= std::uint64_t{1} << place.slot;
+  mark(place);
 }
 
 void TimerWheel::take_out(Timer& timer) noexcept {
@@ -67,13 +107,13 @@ void TimerWheel::take_out(Timer& timer) noexcept {
   Slot& slot = slots_[place.wheel][place.slot];
   (timer.before_ ? timer.before_->after_ : slot.first) = timer.after_;
   (timer.after_ ? timer.after_->before_ : slot.last) = timer.before_;
-  if (!slot.first) occupied_[place.wheel] &= ~(std::uint64_t{1} << place.slot);
+  if (!slot.first) unmark(place);
 }
 
 // ── the operations ──────────────────────────────────────────────────────────────────────────────
 
 void TimerWheel::arm(Timer& timer) noexcept {
-  put(timer, place_of(std::max(tick_of(timer), now_)));
+  put_last(timer, place_of(std::max(tick_of(timer), now_)));
   timer.armed_ = true;
   ++size_;
 }
@@ -92,12 +132,12 @@ std::size_t TimerWheel::fire_due(Instant now, Fired& fired, std::size_t most) no
   for (Place place; find_first(place);) {
     const Tick start = start_of(place);
     if (start > present) break;
-    now_ = std::max(now_, start);
+    now_ = start;
     if (place.wheel == 0) count += fire_slot(place, fired, most - count);
     else spread(place);
     if (count == most) return count;  // and this slot may have more
   }
-  // No slot begins between: everything still lies where it belongs.
+  // No slot that is occupied starts between, so none is passed.
   now_ = std::max(now_, present);
   return count;
 }
@@ -113,29 +153,53 @@ std::size_t TimerWheel::fire_slot(Place place, Fired& fired, std::size_t most) n
   return count;
 }
 
+// Timers lie on stacks, far apart, and a list is followed one miss after the other. So it is walked
+// from both ends at first, two misses at a time, which halves the time; but only as far as the
+// cache keeps what it fetched. Not in a function of its own: g++ drops one that only prefetches.
+//
+// Then from the last to the first, each in front of what lies there already: that was armed later.
 void TimerWheel::spread(Place place) noexcept {
-  Timer* timer = std::exchange(slots_[place.wheel][place.slot], Slot{}).first;
-  occupied_[place.wheel] &= ~(std::uint64_t{1} << place.slot);
-  while (timer) {
-    Timer* const next = timer->after_;
-    put(*timer, place_of(tick_of(*timer)));
+  constexpr int kFetchFromEachEnd = 1024;
+  const Slot slot = std::exchange(slots_[place.wheel][place.slot], Slot{});
+  unmark(place);
+  const Timer* front = slot.first;
+  const Timer* back = slot.last;
+  for (int i = 0; i < kFetchFromEachEnd && front != back; ++i) {
+    front = front->after_;
+    __builtin_prefetch(front, 1);
+    if (front == back) break;
+    back = back->before_;
+    __builtin_prefetch(back, 1);
+  }
+  for (Timer* timer = slot.last; timer; ++moves_) {
+    Timer* const next = timer->before_;
+    put_first(*timer, place_of(tick_of(*timer)));
     timer = next;
   }
 }
 
 Instant TimerWheel::soonest() const noexcept {
+  Tick earliest = ~Tick{0};
+  for (unsigned left = wheels_; left != 0; left &= left - 1) {
+    const Place place = first_on(static_cast<unsigned>(std::countr_zero(left)));
+    const Tick start = start_of(place);
+    if (start < earliest) earliest = std::min(earliest, soonest_in(place));
+  }
+  return instant_of(earliest);
+}
+
+// The first tick of a slot at which one of its timers is due; its start, if they are too many to
+// look at all.
+TimerWheel::Tick TimerWheel::soonest_in(Place place) const noexcept {
   constexpr int kFewEnoughToLook = 8;
-  Place place;
-  if (!find_first(place)) return Instant::max();
-  const Tick start = start_of(place);
-  if (place.wheel == 0) return instant_of(start);
+  if (place.wheel == 0) return start_of(place);
   Tick earliest = ~Tick{0};
   int looked_at = 0;
   for (const Timer* timer = slots_[place.wheel][place.slot].first; timer; timer = timer->after_) {
-    if (++looked_at > kFewEnoughToLook) return instant_of(start);
+    if (++looked_at > kFewEnoughToLook) return start_of(place);
     earliest = std::min(earliest, tick_of(*timer));
   }
-  return instant_of(earliest);
+  return earliest;
 }
 
 }  // namespace weft::engine

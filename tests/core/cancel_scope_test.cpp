@@ -71,18 +71,18 @@ TEST(CancelScope, AScopeMadeBelowACancelledOneIsCancelled) {
   root.cancel();
   CancelScope child{&root};
   EXPECT_TRUE(child.cancelled());
-  EXPECT_TRUE(child.cancelled_before_start());
+  EXPECT_TRUE(child.cancelled_by_now());
 }
 
 TEST(CancelScope, TheAnswerForFirstRunsIsRememberedUntilSomebodyCancels) {
   CancelScope root{nullptr}, child{&root}, stranger{nullptr};
-  EXPECT_FALSE(child.cancelled_before_start());
-  EXPECT_FALSE(child.cancelled_before_start());
+  EXPECT_FALSE(child.cancelled_by_now());
+  EXPECT_FALSE(child.cancelled_by_now());
   stranger.cancel();
-  EXPECT_FALSE(child.cancelled_before_start());
+  EXPECT_FALSE(child.cancelled_by_now());
   root.cancel();
-  EXPECT_TRUE(child.cancelled_before_start());
-  EXPECT_TRUE(child.cancelled_before_start());
+  EXPECT_TRUE(child.cancelled_by_now());
+  EXPECT_TRUE(child.cancelled_by_now());
 }
 
 TEST(CancelScope, TheTightestDeadlineWins) {

@@ -749,7 +749,7 @@ Slept sleep_together(const std::vector<Duration>& offsets) {
 }
 
 TEST(FiberIo, SleepersDueTogetherWakeInOrderOfTheirInstants) {
-  const Slept slept = sleep_together({30us, 10us, 40us, 20us, 50us});
+  const Slept slept = sleep_together({300us, 100us, 400us, 200us, 500us});
   EXPECT_THAT(slept.armed, ElementsAre(0, 1, 2, 3, 4));
   EXPECT_THAT(slept.woken, ElementsAre(1, 3, 0, 2, 4));
 }
@@ -812,7 +812,7 @@ TEST_P(FiberIoOn, AnEndlessSleepEndsByCancellationOnly) {
   });
 }
 
-constexpr Duration kTick = 5us;  // timers are rounded up to ticks, which are shorter than this
+constexpr Duration kTick = 20us;  // timers are rounded up to ticks, which are shorter than this
 
 TEST(FiberIo, TimersAreNotStarvedByTheLiving) {
   FiberIo{{.workers = 1}}.run([] {

@@ -18,6 +18,9 @@ using namespace std::chrono_literals;
 using ::testing::ElementsAre;
 
 constexpr Duration kTick = TimerWheel::kTick;
+constexpr std::int64_t kSlots = 256;  // of each wheel
+constexpr int kWheels = 7;
+constexpr std::int64_t kTicks = Duration::max() / kTick;  // there are
 
 class Probe final : public Timer {
  public:
@@ -35,6 +38,11 @@ void arm(TimerWheel& wheel, Timer& timer, Instant when) {
   wheel.arm(timer);
 }
 
+Instant at(std::int64_t tick) { return Instant{tick * kTick}; }
+
+// The length of a slot of a wheel, in ticks.
+std::int64_t slot_of_wheel(int wheel) { return std::int64_t{1} << (8 * wheel); }
+
 std::size_t fire_due(TimerWheel& wheel, Instant now) {
   Fired fired;  // these timers wake nobody
   return wheel.fire_due(now, fired);
@@ -44,7 +52,8 @@ TEST(TimerWheel, NeverEarlyAndLessThanATickLate) {
   std::vector<int> fired;
   Probe timer{fired, 1};
   TimerWheel wheel;
-  for (const Duration delay : {1ns, 4'095ns, 4'096ns, 4'097ns, 262'143ns, 262'144ns, 1'000'000ns}) {
+  for (const Duration delay : {1ns, kTick - 1ns, kTick, kTick + 1ns, kTick * kSlots - 1ns,
+                               kTick * kSlots, 1'000'000ns, 5'000'000ns}) {
     fired.clear();
     arm(wheel, timer, Instant{1s + delay});
     EXPECT_EQ(fire_due(wheel, Instant{1s + delay - 1ns}), 0U) << delay.count();
@@ -71,9 +80,8 @@ TEST(TimerWheel, DisarmIsIdempotentOnEveryWheel) {
   std::vector<int> fired;
   std::deque<Probe> timers;
   TimerWheel wheel;
-  std::vector<Duration> delays;
-  for (Duration delay = kTick; delay < Duration::max() / 128; delay *= 64) delays.push_back(delay);
-  ASSERT_GE(delays.size(), 8U) << "a timer for each wheel";
+  std::vector<Duration> delays;  // one for each wheel
+  for (int i = 0; i < kWheels; ++i) delays.push_back(kTick * slot_of_wheel(i));
   for (const Duration delay : delays)
     for (int i = 0; i < 3; ++i)
       arm(wheel, timers.emplace_back(fired, static_cast<int>(timers.size())), Instant{delay});
@@ -112,9 +120,9 @@ TEST(TimerWheel, SoonestIsExactForFewAndNeverLate) {
   std::vector<int> fired;
   std::deque<Probe> timers;
   TimerWheel wheel;
-  for (int i = 0; i < 5; ++i) arm(wheel, timers.emplace_back(fired, i), Instant{1h + i * kTick});
+  for (int i = 0; i < 8; ++i) arm(wheel, timers.emplace_back(fired, i), Instant{1h + i * kTick});
   EXPECT_EQ(wheel.soonest(), TimerWheel::fires_at(timers[0]));
-  for (int i = 5; i < 500; ++i) arm(wheel, timers.emplace_back(fired, i), Instant{1h + i * kTick});
+  for (int i = 8; i < 500; ++i) arm(wheel, timers.emplace_back(fired, i), Instant{1h + i * kTick});
   int looks = 0;
   while (wheel.size() != 0) {
     const std::size_t before = wheel.size();
@@ -127,12 +135,126 @@ TEST(TimerWheel, SoonestIsExactForFewAndNeverLate) {
   EXPECT_LE(looks, 500 + 20) << "a look for each tick, and some to spread";
 }
 
-// Against a sorted map, with delays of every length and jumps of every length.
+// Alone or in a crowd too large to be looked through, by every way to its tick: in one leap, to the
+// tick before, and by what is soonest.
+void expect_fires_at(std::int64_t now, std::int64_t due, int crowd, int moves_each) {
+  const auto where = [=] {
+    return ::testing::Message() << "at " << now << ", due at " << due << ", " << crowd << " timers";
+  };
+  std::vector<int> fired;
+  std::deque<Probe> timers;
+  for (int i = 0; i < crowd; ++i) timers.emplace_back(fired, i);
+  const auto all = static_cast<std::size_t>(crowd);
+  for (int way = 0; way < 3; ++way) {
+    TimerWheel wheel;
+    fire_due(wheel, at(now));
+    for (Probe& timer : timers) arm(wheel, timer, at(due));
+    ASSERT_LE(wheel.soonest(), at(due)) << where();
+    if (way == 1) {
+      ASSERT_EQ(fire_due(wheel, at(due) - 1ns), 0U) << where();
+    }
+    for (int looks = 0; way == 2 && wheel.soonest() < at(due); ++looks) {
+      ASSERT_LT(looks, kWheels) << where();
+      ASSERT_EQ(fire_due(wheel, wheel.soonest()), 0U) << where();
+    }
+    if (way != 0) {
+      ASSERT_EQ(wheel.soonest(), at(due)) << where();
+    }
+    ASSERT_EQ(fire_due(wheel, at(due)), all) << where();
+    ASSERT_LE(wheel.moves(), all * static_cast<std::size_t>(moves_each)) << where();
+    ASSERT_EQ(wheel.soonest(), Instant::max()) << where();
+  }
+}
+
+// Where a wheel ends and the next one begins, and where a digit carries.
+TEST(TimerWheel, BoundariesOfEveryWheel) {
+  for (int wheel = 0; wheel < kWheels - 1; ++wheel) {
+    const std::int64_t slot = slot_of_wheel(wheel);
+    const std::int64_t round = slot * kSlots;
+    for (const std::int64_t now : {std::int64_t{0}, slot - 1, slot, 77 * slot + slot / 3,
+                                   round - slot, round - 1, round, round + slot - 1, 3 * round - 1})
+      for (const std::int64_t ahead : {1, 63, 64, 254, 255, 256, 257, 511, 512, 513})
+        for (const std::int64_t due : {(now / slot + ahead) * slot - 1, (now / slot + ahead) * slot,
+                                       (now / slot + ahead + 1) * slot - 1, now + ahead * slot}) {
+          if (due <= now || due >= kTicks) continue;
+          const int highest = due / slot - now / slot < kSlots ? wheel : wheel + 1;
+          expect_fires_at(now, due, 1, highest);
+          expect_fires_at(now, due, 9, highest);
+          if (HasFatalFailure()) return;
+        }
+  }
+}
+
+// The same tick is put on ever lower wheels as it comes near, and several wheels may have a slot
+// that starts with it.
+TEST(TimerWheel, OneTickFiresInOrderOfArmingFromEveryWheel) {
+  for (int wheel = 1; wheel < 6; ++wheel)
+    for (const std::int64_t beyond : {0, 1, 5, 255, 256, 300, 65'535, 65'536, 70'000}) {
+      const std::int64_t due = 3 * slot_of_wheel(wheel) + beyond;
+      std::vector<int> fired;
+      std::deque<Probe> timers;
+      TimerWheel wheels;
+      std::vector<int> all;
+      for (int nearer = wheel; nearer >= 0; --nearer)
+        for (const std::int64_t far : {300, 256, 255, 3, 2, 1}) {
+          const std::int64_t now = due - far * slot_of_wheel(nearer);
+          if (now < 0) continue;
+          ASSERT_EQ(fire_due(wheels, at(now)), 0U);
+          for (int i = 0; i < 2; ++i) {
+            all.push_back(static_cast<int>(timers.size()));
+            arm(wheels, timers.emplace_back(fired, all.back()), at(due));
+          }
+        }
+      ASSERT_EQ(fire_due(wheels, at(due)), all.size());
+      ASSERT_EQ(fired, all) << "wheel " << wheel << ", " << beyond << " beyond its slot";
+    }
+}
+
+// Sleepers of up to a second never lie in a slot of more than 4.2 ms: wherever the boundaries of
+// wheel 2 are, 1.07 s apart, each moves once, and nobody waits for more than such a slot to move.
+TEST(TimerWheel, SleepersOfASecondAreSpreadALittleAtATime) {
+  const std::int64_t boundary = 5 * slot_of_wheel(2);
+  for (const std::int64_t now : {boundary - 1, boundary - 30'000, boundary - 61'000, boundary}) {
+    std::vector<int> fired;
+    std::deque<Probe> timers;
+    TimerWheel wheel;
+    fire_due(wheel, at(now));
+    std::map<std::int64_t, std::uint64_t> in_slot;
+    for (int i = 0; i < 10'000; ++i) {
+      arm(wheel, timers.emplace_back(fired, i), at(now) + 1ms + i * 99'900ns);
+      ++in_slot[(TimerWheel::fires_at(timers.back()) - at(0)) / (kTick * kSlots)];
+    }
+    std::uint64_t fullest = 0;
+    for (const auto& [slot, count] : in_slot) fullest = std::max(fullest, count);
+    ASSERT_LT(fullest, 50U);
+    while (wheel.size() != 0) {
+      const std::uint64_t before = wheel.moves();
+      fire_due(wheel, wheel.soonest());
+      ASSERT_LE(wheel.moves() - before, fullest);
+    }
+    EXPECT_LE(wheel.moves(), timers.size());
+    EXPECT_TRUE(std::is_sorted(fired.begin(), fired.end()));
+    EXPECT_EQ(fired.size(), timers.size());
+  }
+}
+
+// Against a sorted map, with delays of every length and jumps of every length, some over many
+// revolutions. Half of the instants are starts of slots, so that many share a tick that were armed
+// far from each other.
 TEST(TimerWheel, AgreesWithASortedMapOverRandomOperations) {
   using Key = std::pair<Instant, std::uint64_t>;  // of firing, then of arming
-  for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 40; ++seed) {
     std::mt19937_64 random{seed};
-    const auto some_time = [&] { return Duration{random() >> (1 + 14 + random() % 49)}; };
+    const auto some_time = [&](unsigned longest) {  // in bits: each length is as likely
+      return Duration{static_cast<Duration::rep>(random() >> (64 - longest + random() % longest))};
+    };
+    const unsigned longest_jump = seed % 2 ? 49 : 34;
+    const auto some_instant = [&](Instant now) {
+      const Instant when = saturating_add(now, some_time(seed % 4 ? longest_jump + 2 : 63));
+      if (random() % 2) return when;
+      const std::int64_t grain = slot_of_wheel(static_cast<int>(random() % 4));
+      return at((when - at(0)) / kTick / grain * grain);
+    };
     std::vector<int> fired;
     std::deque<Probe> timers;
     for (int i = 0; i < 300; ++i) timers.emplace_back(fired, i);
@@ -144,10 +266,10 @@ TEST(TimerWheel, AgreesWithASortedMapOverRandomOperations) {
     fire_due(wheel, now);
     for (int step = 0; step < 5'000; ++step) {
       Probe& timer = timers[random() % timers.size()];
-      const auto at = armed.find(timer.number);
+      const auto known = armed.find(timer.number);
       if (random() % 50 == 0) {
         now = random() % 2 && !expected.empty() ? std::max(now, expected.begin()->first.first)
-                                                : saturating_add(now, some_time());
+                                                : saturating_add(now, some_time(longest_jump));
         std::vector<int> due;
         while (!expected.empty() && expected.begin()->first.first <= now) {
           due.push_back(expected.begin()->second);
@@ -155,23 +277,28 @@ TEST(TimerWheel, AgreesWithASortedMapOverRandomOperations) {
           expected.erase(expected.begin());
         }
         fired.clear();
-        ASSERT_EQ(fire_due(wheel, now), due.size()) << "seed " << seed << ", step " << step;
+        const std::size_t most = random() % 2 ? SIZE_MAX : 1 + random() % 8;
+        Fired outcome;
+        while (wheel.fire_due(now, outcome, most) == most) {
+        }
         ASSERT_EQ(fired, due) << "seed " << seed << ", step " << step;
-      } else if (at == armed.end()) {
-        arm(wheel, timer, saturating_add(now, some_time()));
-        const Key key{std::max(TimerWheel::fires_at(timer), Instant{now.time_since_epoch() / kTick *
-                                                                     kTick}),
-                      order++};
+      } else if (known == armed.end()) {
+        arm(wheel, timer, some_instant(now));
+        const Instant present{now.time_since_epoch() / kTick * kTick};
+        const Key key{std::max(TimerWheel::fires_at(timer), present), order++};
         armed.emplace(timer.number, key);
         expected.emplace(key, timer.number);
       } else {
         wheel.disarm(timer);
-        expected.erase(at->second);
-        armed.erase(at);
+        expected.erase(known->second);
+        armed.erase(known);
       }
       ASSERT_EQ(wheel.size(), expected.size());
-      if (expected.empty()) ASSERT_EQ(wheel.soonest(), Instant::max());
-      else ASSERT_LE(wheel.soonest(), expected.begin()->first.first);
+      const Instant soonest = expected.empty() ? Instant::max() : expected.begin()->first.first;
+      ASSERT_LE(wheel.soonest(), soonest);
+      if (expected.size() <= 8) {
+        ASSERT_EQ(wheel.soonest(), soonest);
+      }
     }
     for (Probe& timer : timers) wheel.disarm(timer);
     ASSERT_EQ(wheel.size(), 0U);

@@ -87,6 +87,31 @@ TEST(BriefLock, TheNextHolderMayDestroyIt) {
   expect_no_fault(result);
 }
 
+TEST(KeptLock, TwoThreads) {
+  expect_no_fault(explore({.name = "KeptLock, 2 threads", .eager_spins = kBackOffRounds},
+                          adders<ModelSync, 2, 1, KeptLock>));
+  expect_no_fault(explore({.name = "KeptLock, 2 threads, spurious wakes",
+                           .spurious_wakes = true,
+                           .eager_spins = kBackOffRounds},
+                          adders<ModelSync, 2, 1, KeptLock>));
+}
+
+TEST(KeptLock, TwoThreadsTwice) {
+  expect_no_fault(explore({.name = "KeptLock, 2 threads x 2",
+                           .mode = Mode::bound,
+                           .bound = 3,
+                           .eager_spins = kBackOffRounds},
+                          adders<ModelSync, 2, 2, KeptLock>));
+}
+
+TEST(KeptLock, ThreeThreads) {
+  expect_no_fault(explore({.name = "KeptLock, 3 threads",
+                           .mode = Mode::bound,
+                           .bound = 2,
+                           .eager_spins = kBackOffRounds},
+                          adders<ModelSync, 3, 1, KeptLock>));
+}
+
 // ---- mutants by policy --------------------------------------------------------------------------
 
 struct DeafSync : ModelSync {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <weft/base/brief_lock.hpp>
+#include <weft/base/kept_lock.hpp>
 
 #include "explorer/explore.hpp"
 #include "model_sync.hpp"
@@ -12,10 +13,10 @@ namespace weft::model {
 inline constexpr unsigned kBackOffRounds = 6;
 
 // `threads` threads add one to plain data, `rounds` times each.
-template <class Policy, unsigned kThreads, int kRounds>
+template <class Policy, unsigned kThreads, int kRounds, template <class> class AnyLock = BriefLock>
 void adders(Program& p) {
   struct State {
-    BriefLock<Policy> lock;
+    AnyLock<Policy> lock;
     ModelSync::Var<int> sum{0};
   };
   auto& s = p.make<State>();

@@ -91,6 +91,30 @@ void one_set_wakes_all(Program& p) {
   p.thread("setter", [&s] { s.event.set(); });
 }
 
+// Woken one after the other here, a few hundred at a time elsewhere. Who returns last destroys the
+// event, while set() may be busy with it still.
+struct LastDestroys {
+  static constexpr int kMany = 3;
+  ModelEngine engine;
+  Event* event = make<Event>();
+  Atomic<int> waiting{kMany};
+};
+
+void last_one_woken_destroys(Program& p) {
+  auto& s = p.make<LastDestroys>();
+  for (int i = 0; i < LastDestroys::kMany; ++i)
+    s.engine.fiber(
+        [](void* at) {
+          auto& to = *static_cast<LastDestroys*>(at);
+          to.event->wait();
+          to.event->set();  // wakes those whom the setter has not come to yet
+          if (to.waiting.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(to.event);
+        },
+        &s);
+  p.thread("worker", [&s] { s.engine.work(); });
+  p.thread("setter", [&s] { s.event->set(); });
+}
+
 // Fiber and waker on two workers: the stack must be quiet before the second worker runs it.
 void two_workers(Program& p) {
   auto& s = p.make<TwoRounds>();
@@ -480,6 +504,7 @@ constexpr std::array kModels{
     CoreModel{"two setters, one enqueue", two_setters_one_enqueue},
     CoreModel{"two rounds", two_rounds},
     CoreModel{"one set wakes all", one_set_wakes_all},
+    CoreModel{"the last one woken destroys", last_one_woken_destroys},
     CoreModel{"two workers", two_workers},
     CoreModel{"one of two arms", one_of_two_arms},
     CoreModel{"cancel reaches a wait", cancel_reaches_a_wait},

@@ -231,6 +231,12 @@ struct OnePermit {
     data.write(data.read() + 1);
     semaphore.release();
   }
+  void add_as_arm() {
+    auto acquire = semaphore.on_acquire();
+    wait(acquire);
+    data.write(data.read() + 1);
+    semaphore.release();
+  }
 };
 
 void permit_is_handed_over(Program& p) {
@@ -239,7 +245,7 @@ void permit_is_handed_over(Program& p) {
     s.add();
     s.add();
   });
-  thread(p, "once", [&s] { s.add(); });
+  thread(p, "once", [&s] { s.add_as_arm(); });
   p.at_end([&s] {
     check(s.data.read() == 3, "each was alone");
     check(s.semaphore.available() == 1, "the permit is back");

@@ -208,6 +208,7 @@ struct ModelSync {
   template <class T>
   using Var = ModelVar<T>;
   using Lock = ModelLock;
+  using KeptLock = ModelLock;
 
   static void fence(std::memory_order order, Site site = Site::here()) noexcept {
     hook::fence(order, site);
@@ -216,6 +217,7 @@ struct ModelSync {
   static void fence_here(Site site = Site::here()) noexcept {
     hook::fence(std::memory_order_seq_cst, site);
   }
+  static bool has_fence_everywhere() noexcept { return true; }
   static void fence_everywhere(Site site = Site::here()) noexcept {
     hook::fence(std::memory_order_seq_cst, site);
   }

@@ -10,11 +10,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
 #include <ostream>
 #include <span>
+#include <stdexcept>
 #include <string>
 
 namespace weft::model {
@@ -26,7 +28,9 @@ struct Guard {
 
 const mutant::Mutant& mutant_of(const Guard& guard);
 const mutant::Mutant& mutant_of(const Guard& guard) {
-  return mutant::kMutants.at(static_cast<std::size_t>(guard.mutant.id) - 1);
+  const auto at = std::ranges::find(mutant::kMutants, guard.mutant.id, &mutant::Mutant::id);
+  if (at == mutant::kMutants.end()) throw std::out_of_range{"a mutant that is in no table"};
+  return *at;
 }
 void PrintTo(const Guard& guard, std::ostream* out);  // for GoogleTest, found by its name
 void PrintTo(const Guard& guard, std::ostream* out) { *out << mutant_of(guard).change; }
@@ -41,6 +45,10 @@ constexpr std::array kGuards{
     Guard{mutant::kNudgeSkipsRmw, "two nudges"},
     Guard{mutant::kParkIgnoresNudge, "cancel reaches a wait"},
     Guard{mutant::kLastArmStaysPublished, "one of two arms"},
+    Guard{mutant::kLatchedWinnerSkipsLock, "event wakes one"},
+    Guard{mutant::kNobodyHeldBack, "the last one woken destroys"},
+    Guard{mutant::kKeptSleeperUnfenced, "two threads lock, kept"},
+    Guard{mutant::kKeptUnlockForgetsSleeper, "two threads lock, kept"},
     Guard{mutant::kEventWakesFirstOnly, "one set wakes all"},
     Guard{mutant::kEventEnqueuesParking, "event wakes one"},
     Guard{mutant::kClaimIgnoresVerdict, "one winner"},
@@ -94,12 +102,12 @@ constexpr std::array kGuards{
     Guard{mutant::kQueueHeadUnserved, "writer gives up"},
     Guard{mutant::kTurnToNobody, "turn against cancel"},
     Guard{mutant::kArrivalStays, "arrival against cancel"},
-    Guard{mutant::kPartedTooEarly, "mutex dies with its last holder"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 
-constexpr SchedulerModel kLockModel{
-    {"two threads lock", adders<ModelSync, 2, 1>}, 0, kBackOffRounds};
+constexpr SchedulerModel kLockModels[] = {
+    {{"two threads lock", adders<ModelSync, 2, 1>}, 0, kBackOffRounds},
+    {{"two threads lock, kept", adders<ModelSync, 2, 1, KeptLock>}, 0, kBackOffRounds}};
 
 template <class Model>
 std::optional<SchedulerModel> find(std::span<const Model> models, const char* name) {
@@ -113,7 +121,7 @@ std::optional<SchedulerModel> find(const char* name) {
   if (const auto found = find(scheduler_models(), name)) return found;
   if (const auto found = find(structure_models(), name)) return found;
   if (const auto found = find(lock_models(), name)) return found;
-  return find(std::span{&kLockModel, 1}, name);
+  return find(std::span<const SchedulerModel>{kLockModels}, name);
 }
 
 class Mutants : public ::testing::TestWithParam<Guard> {

@@ -309,5 +309,60 @@ TEST(Event, PingPongOfTwoFibers) {
   });
 }
 
+// Many are woken a few hundred at a time. Whoever waited when it was set goes on, also if it is
+// reset in the middle of that.
+TEST(Event, SetAndResetRaceOverManyWaiters) {
+  constexpr int kWaiters = 2000;
+  on_workers({2U, 4U}, [] {
+    for (int round = 0; round < 10; ++round) {
+      Event event;
+      std::atomic<int> parked{0};
+      std::atomic<bool> setting{false};
+      nursery([&](Nursery& n) {
+        for (int i = 0; i < kWaiters; ++i)
+          n.spawn([&] {
+            ++parked;
+            event.wait();
+          });
+        while (parked != kWaiters) this_fiber::yield();
+        let_others_block();
+        std::thread setter{[&] {
+          setting = true;
+          event.set();
+        }};
+        while (!setting) std::this_thread::yield();
+        while (!event.is_set()) std::this_thread::yield();
+        event.reset();
+        setter.join();
+      });
+      EXPECT_FALSE(event.is_set());
+    }
+  });
+}
+
+// The last of many destroys it, while set() has not returned.
+TEST(Event, MayBeDestroyedByTheLastOfManyWaiters) {
+  constexpr int kWaiters = 1000;
+  on_workers({2U, 4U}, [] {
+    for (int round = 0; round < 20; ++round) {
+      auto event = std::make_unique<Event>();
+      std::atomic<int> parked{0};
+      std::atomic<int> left{kWaiters};
+      nursery([&](Nursery& n) {
+        for (int i = 0; i < kWaiters; ++i)
+          n.spawn([&] {
+            ++parked;
+            event->wait();
+            if (--left == 0) event.reset();
+          });
+        while (parked != kWaiters) this_fiber::yield();
+        let_others_block();
+        event->set();
+      });
+      EXPECT_EQ(event, nullptr);
+    }
+  });
+}
+
 }  // namespace
 }  // namespace weft

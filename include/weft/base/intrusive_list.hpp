@@ -41,8 +41,9 @@ class List {
 
   [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
   [[nodiscard]] T* front() const noexcept { return static_cast<T*>(first_); }
-  [[nodiscard]] T* after(T& element) const noexcept {
-    return static_cast<T*>(static_cast<Node&>(element).after_);
+  [[nodiscard]] T* back() const noexcept { return first_ ? static_cast<T*>(last_) : nullptr; }
+  [[nodiscard]] T* after(const T& element) const noexcept {
+    return static_cast<T*>(static_cast<const Node&>(element).after_);
   }
 
   void push_back(T& element) noexcept {

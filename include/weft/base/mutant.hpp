@@ -74,20 +74,23 @@ inline constexpr Switch kTokenLeftUntold{44};
 inline constexpr Switch kEmptyIgnoresOverflow{45};
 inline constexpr Switch kToldOnceIsEnough{46};
 inline constexpr Switch kRollsMadeApart{47};
-inline constexpr Switch kMutexReleasesRelaxed{48};
-inline constexpr Switch kWaiterUnannounced{49};
-inline constexpr Switch kMutexFreedUnderLock{50};
-inline constexpr Switch kMutexGivenToNobody{51};
-inline constexpr Switch kMutexDropsTheRest{52};
-inline constexpr Switch kWokenLockGivesUp{53};
-inline constexpr Switch kPermitToNobody{54};
-inline constexpr Switch kPermitTwice{55};
-inline constexpr Switch kPermitOverlooked{56};
-inline constexpr Switch kCondVarUnlocksFirst{57};
-inline constexpr Switch kQueueHeadUnserved{58};
-inline constexpr Switch kTurnToNobody{59};
-inline constexpr Switch kArrivalStays{60};
-inline constexpr Switch kPartedTooEarly{61};
+inline constexpr Switch kLatchedWinnerSkipsLock{48};
+inline constexpr Switch kNobodyHeldBack{49};
+inline constexpr Switch kMutexReleasesRelaxed{60};
+inline constexpr Switch kWaiterUnannounced{61};
+inline constexpr Switch kMutexFreedUnderLock{62};
+inline constexpr Switch kMutexGivenToNobody{63};
+inline constexpr Switch kMutexDropsTheRest{64};
+inline constexpr Switch kWokenLockGivesUp{65};
+inline constexpr Switch kPermitToNobody{66};
+inline constexpr Switch kPermitTwice{67};
+inline constexpr Switch kPermitOverlooked{68};
+inline constexpr Switch kCondVarUnlocksFirst{69};
+inline constexpr Switch kQueueHeadUnserved{70};
+inline constexpr Switch kTurnToNobody{71};
+inline constexpr Switch kArrivalStays{72};
+inline constexpr Switch kKeptSleeperUnfenced{90};
+inline constexpr Switch kKeptUnlockForgetsSleeper{91};
 
 struct Mutant {
   int id;
@@ -189,35 +192,41 @@ inline constexpr std::array kMutants{
            "explorer: deadlock"},
     Mutant{47, "kRollsMadeApart", "a scope's rolls are made without its lock",
            "explorer: neither found nor found the flag"},
-    Mutant{48, "kMutexReleasesRelaxed", "Mutex::unlock lets go with a relaxed compare-exchange",
+    Mutant{48, "kLatchedWinnerSkipsLock", "a wait that was ended while parking returns at once",
+           "explorer: use after free"},
+    Mutant{49, "kNobodyHeldBack", "an event that wakes many, a few at a time, holds nobody back",
+           "explorer: use after free"},
+    Mutant{60, "kMutexReleasesRelaxed", "Mutex::unlock lets go with a relaxed compare-exchange",
            "explorer: race on what the mutex guards"},
-    Mutant{49, "kWaiterUnannounced", "a waiter lists itself without a mark in the mutex's word",
+    Mutant{61, "kWaiterUnannounced", "a waiter lists itself without a mark in the mutex's word",
            "explorer: deadlock"},
-    Mutant{50, "kMutexFreedUnderLock",
+    Mutant{62, "kMutexFreedUnderLock",
            "unlock frees the word of a mutex that nobody waits for, then its lock",
            "explorer: use after free"},
-    Mutant{51, "kMutexGivenToNobody", "a mutex is handed over to a waiter that was cancelled",
-           "explorer: the cancelled one is told that it holds it"},
-    Mutant{52, "kMutexDropsTheRest", "unlock wakes one waiter and forgets the others",
+    Mutant{63, "kMutexGivenToNobody", "a mutex is kept for a waiter that was cancelled",
            "explorer: deadlock"},
-    Mutant{53, "kWokenLockGivesUp", "a timed lock that was woken throws without trying",
+    Mutant{64, "kMutexDropsTheRest", "unlock wakes one waiter and forgets the others",
            "explorer: deadlock"},
-    Mutant{54, "kPermitToNobody", "a permit is handed over to a waiter that was cancelled",
+    Mutant{65, "kWokenLockGivesUp", "a timed lock that was woken throws without trying",
            "explorer: deadlock"},
-    Mutant{55, "kPermitTwice", "a permit is handed over and stays free",
+    Mutant{66, "kPermitToNobody", "a permit is handed over to a waiter that was cancelled",
+           "explorer: deadlock"},
+    Mutant{67, "kPermitTwice", "a permit is handed over and stays free",
            "explorer: two at a time"},
-    Mutant{56, "kPermitOverlooked", "a waiter lists itself although a permit is free",
+    Mutant{68, "kPermitOverlooked", "a waiter lists itself although a permit is free",
            "explorer: deadlock"},
-    Mutant{57, "kCondVarUnlocksFirst", "a waiter lets go of its mutex before it is listed",
+    Mutant{69, "kCondVarUnlocksFirst", "a waiter lets go of its mutex before it is listed",
            "explorer: deadlock"},
-    Mutant{58, "kQueueHeadUnserved", "a writer that gives up leaves the readers behind it waiting",
+    Mutant{70, "kQueueHeadUnserved", "a writer that gives up leaves the readers behind it waiting",
            "explorer: deadlock"},
-    Mutant{59, "kTurnToNobody", "a turn is handed over to a call that was cancelled",
+    Mutant{71, "kTurnToNobody", "a turn is handed over to a call that was cancelled",
            "explorer: the cancelled one is told that it runs it"},
-    Mutant{60, "kArrivalStays", "a barrier counts a waiter that was cancelled",
+    Mutant{72, "kArrivalStays", "a barrier counts a waiter that was cancelled",
            "explorer: deadlock"},
-    Mutant{61, "kPartedTooEarly", "a waiter chosen before it was parked passes by the mutex's lock",
-           "explorer: use after free"},
+    Mutant{90, "kKeptSleeperUnfenced", "who sleeps on a kept lock does not fence its holder",
+           "explorer: deadlock"},
+    Mutant{91, "kKeptUnlockForgetsSleeper", "the release of a kept lock wakes nobody",
+           "explorer: deadlock"},
 };
 
 }  // namespace weft::mutant

@@ -14,6 +14,7 @@
 #include "model_sync.hpp"  // tests/model: the explorer's twin of StdSync, member for member
 #else
 #include <weft/base/brief_lock.hpp>
+#include <weft/base/kept_lock.hpp>
 #endif
 
 namespace weft {
@@ -40,6 +41,8 @@ struct StdSync {
 
   // A short critical section that is never held across a park.
   using Lock = BriefLock<StdSync>;
+  // Its object outlives its holders; releasing it costs no read-modify-write.
+  using KeptLock = weft::KeptLock<StdSync>;
 
   static void fence(std::memory_order order) noexcept { std::atomic_thread_fence(order); }
 
@@ -100,17 +103,19 @@ using Atomic = Sync::Atomic<T>;
 template <class T>
 using Var = Sync::Var<T>;
 using Lock = Sync::Lock;
+using ObjectLock = Sync::KeptLock;  // of an object that its holders keep alive
 
-// Holds a Lock for a scope; std::lock_guard without <mutex>.
+// Holds a lock for a scope; std::lock_guard without <mutex>.
+template <class AnyLock>
 class [[nodiscard]] Locked {
  public:
-  explicit Locked(Lock& lock) noexcept : lock_(lock) { lock_.lock(); }
+  explicit Locked(AnyLock& lock) noexcept : lock_(lock) { lock_.lock(); }
   ~Locked() { lock_.unlock(); }
   Locked(const Locked&) = delete;
   Locked& operator=(const Locked&) = delete;
 
  private:
-  Lock& lock_;
+  AnyLock& lock_;
 };
 
 }  // namespace weft

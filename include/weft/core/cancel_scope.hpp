@@ -96,9 +96,10 @@ class CancelScope : public ListNode<CancelScope> {
   // Whether fibers in this scope are to stop: its own flag, or that of an ancestor no shield hides.
   [[nodiscard]] bool cancelled() const noexcept;
 
-  // The same, for a fiber about to run its first instruction: remembers the answer until somebody,
-  // anywhere, cancels anything, so that a million spawns do not climb the tree a million times.
-  [[nodiscard]] bool cancelled_before_start() noexcept {
+  // The same, for a fiber that nobody has to find, because it is not going to park: remembers the
+  // answer until somebody, anywhere, cancels anything, so that a million spawns do not climb the
+  // tree a million times.
+  [[nodiscard]] bool cancelled_by_now() noexcept {
     // acquire: pairs with cancel(); who sees the new epoch sees the flag.
     const std::uint32_t now = epoch.load(std::memory_order_acquire);
     return now != clear_at_.load(std::memory_order_relaxed) && look_again(now);

@@ -116,7 +116,7 @@ Fiber& make_fiber(Io& io, Home& home, F&& callable) {
 // Runs the closure of a fiber on its first stack, or drops it if its scope is cancelled already;
 // afterwards no canceller can find the fiber. Its home is still to be told.
 [[gnu::always_inline]] inline void run_closure(Fiber& fiber) noexcept {
-  if (fiber.scope->cancelled_before_start()) [[unlikely]] {
+  if (fiber.scope->cancelled_by_now()) [[unlikely]] {
     fiber.closure->drop(fiber);
     disinherit(fiber);
     fiber.word.mark_ended(FiberState::cancelled, Actor::worker);

@@ -76,6 +76,7 @@ enum Trait : std::uint8_t {
   kInherits = 4,  // unborn, and its parent's Locals are in its frame
   kSettles = 8,   // is pinned to the worker that runs it first
   kPinned = 16,   // runs on `last_worker` alone
+  kLatched = 32,  // its last wait was ended before it was parked, so that the waker enqueued nobody
 };
 
 // One load of this word opens every public operation.

@@ -36,6 +36,12 @@ inline void stack_is_quiet([[maybe_unused]] Fiber& fiber) noexcept {
   }
 }
 
+// Its wait was ended while it was still parking.
+[[gnu::cold]] inline void resume_latched(Fiber& parker) noexcept {
+  parker.traits |= kLatched;
+  parker.io->resume(FiberList{parker});
+}
+
 // First thing after a switch, on the stack that was switched to.
 [[gnu::always_inline]] inline void arrive(Fiber& self, arch::Arrival arrival) noexcept {
   Fiber& left = *static_cast<Fiber*>(arrival.who);
@@ -43,7 +49,7 @@ inline void stack_is_quiet([[maybe_unused]] Fiber& fiber) noexcept {
   self.strand->ground.shadow.arrive(left.strand->ground.shadow);
   stack_is_quiet(left);
   if (how == Departure::park) [[likely]] {
-    if (!left.word.commit_park()) [[unlikely]] left.io->resume(FiberList{left});
+    if (!left.word.commit_park()) [[unlikely]] resume_latched(left);
   } else if (how != Departure::none) {
     left.io->departed(left, how);
   }
@@ -57,7 +63,7 @@ inline void stack_is_quiet([[maybe_unused]] Fiber& fiber) noexcept {
   enter_stack(to);
   Departure travels = how;
   if (mutant::kCommitOnOwnStack && how == Departure::park) {
-    if (!from.word.commit_park()) from.io->resume(FiberList{from});
+    if (!from.word.commit_park()) resume_latched(from);
     travels = Departure::none;
   }
   from.strand->ground.shadow.leave(to.strand->ground.shadow, false);

@@ -39,6 +39,12 @@ class Waitable : public ListNode<Waitable> {
   Claim claim() noexcept {
     return fiber_.read()->word.claim(ticket_.read(), Verdict::arm(arm_.read()));
   }
+  // For whoever publishes it: whose wait, under which ticket, and the how-manieth arm it is.
+  void bind(Fiber& fiber, Ticket ticket, std::size_t arm) noexcept {
+    fiber_.write(&fiber);
+    ticket_.write(ticket);
+    arm_.write(arm);
+  }
   // The waiting fiber; to be read before the claim's lock is released, since *this may die then.
   [[nodiscard]] Fiber& fiber() const noexcept { return *fiber_.read(); }
 
@@ -54,8 +60,6 @@ class Waitable : public ListNode<Waitable> {
   }
 
  private:
-  friend class Published;
-
   // Written by the fiber before publish(), read by wakers under the object's lock.
   Var<Fiber*> fiber_{nullptr};
   Var<Ticket> ticket_{Ticket{}};
@@ -69,11 +73,28 @@ class WaitList {
   void link(Waitable& waiter) noexcept { waiters_.push_back(waiter); }
   void unlink(Waitable& waiter) noexcept { waiters_.remove(waiter); }
 
-  // Ends the wait of the first waiter that nobody else has ended. Fibers to be resumed once the
-  // lock is released are appended to `woken`. False: no such waiter.
+  // Ends the wait of the first waiter that nobody else has ended, and returns it: it stays where it
+  // is until the lock is released. `woken`: its fiber, if it is ours to resume then. Null: no such
+  // waiter.
+  [[nodiscard]] Waitable* claim_first(Fiber*& woken) noexcept {
+    while (Waitable* const waiter = waiters_.pop_front()) {
+      Fiber& fiber = waiter->fiber();
+      const Claim claim = waiter->claim();
+      if (claim == Claim::owned) woken = &fiber;
+      if (claim != Claim::lost) return waiter;
+    }
+    return nullptr;
+  }
+  // The same, for a waiter that is told nothing. Fibers to be resumed are appended to `woken`.
   bool wake_one(FiberList& woken) noexcept {
     while (Waitable* waiter = waiters_.pop_front())
       if (end(*waiter, woken)) return true;
+    return false;
+  }
+  // Whether anybody but `self` waits here: another arm of the same wait is nobody to meet.
+  [[nodiscard]] bool holds_another_than(const Fiber& self) const noexcept {
+    for (const Waitable* waiter = waiters_.front(); waiter; waiter = waiters_.after(*waiter))
+      if (&waiter->fiber() != &self) return true;
     return false;
   }
   void wake_all(FiberList& woken) noexcept {
@@ -82,8 +103,35 @@ class WaitList {
       if (mutant::kEventWakesFirstOnly) return;
     }
   }
+  // The first few of all.
+  void wake_some(FiberList& woken) noexcept {
+    for (unsigned i = 0; i < kSome; ++i)
+      if (!wake_one(woken)) return;
+  }
+  // For an object that may be gone once its last wait has returned, and has more waiters than one
+  // wants to wake in one breath: ends the wait of the last, who must be resumed after all others.
+  // Until then the object stays. Null: there are few, or nobody can be held back.
+  [[nodiscard]] Fiber* hold_back_last() noexcept {
+    if (mutant::kEventWakesFirstOnly) return nullptr;
+    const Waitable* at = waiters_.front();
+    for (unsigned i = 0; i < kSome && at; ++i) at = waiters_.after(*at);
+    while (at) {
+      Waitable& last = *waiters_.back();
+      if (&last == at) at = nullptr;
+      waiters_.remove(last);
+      FiberList held;
+      if (end(last, held); Fiber* const fiber = held.pop_front()) return fiber;
+    }
+    return nullptr;
+  }
 
  private:
+#if defined(WEFT_MODEL)
+  static constexpr unsigned kSome = 1;
+#else
+  static constexpr unsigned kSome = 256;
+#endif
+
   static bool end(Waitable& waiter, FiberList& woken) noexcept {
     Fiber& fiber = waiter.fiber();
     const Claim claim = waiter.claim();

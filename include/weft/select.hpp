@@ -1,0 +1,278 @@
+// select: waits for the first of several things, and does exactly one of them.
+//
+//   weft::select(                                       // the winner's handler runs here
+//       quotes.on_recv([&](std::optional<Quote> q) { … }),
+//       orders.on_send(order, [&](bool sent) { … }),
+//       weft::after(50ms, [] { … }));
+//
+//   auto quote = quotes.on_recv();                      // or in plain control flow:
+//   auto quiet = weft::after(50ms);
+//   switch (weft::select(quote, quiet)) { … }           // the index of the winner
+//
+// An arm is any operation: a receive, a send, a timer, a future's on_ready(), an event, a lock, a
+// semaphore, the other side's end. Those that lose are as if they had never been tried. An arm that
+// lost may enter another select; one that won may not. A send and a receive on one channel in one
+// select never meet each other. At most 1,000 arms. Cancel point.
+#pragma once
+
+#include <weft/channel.hpp>
+#include <weft/core/arm.hpp>
+#include <weft/core/wait.hpp>
+#include <weft/time.hpp>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace weft {
+
+// The arm that wins if no other can at once: with it, select never waits. One at most.
+class Otherwise : public Waitable {
+ public:
+  bool try_complete() override { return true; }
+  bool publish() noexcept override { return false; }
+  void unpublish() noexcept override {}
+  [[nodiscard]] WaitReason reason() const noexcept override { return {.verb = "otherwise"}; }
+};
+[[nodiscard]] inline Otherwise otherwise() noexcept { return Otherwise{}; }
+template <std::invocable Handler>
+[[nodiscard]] Handled<Otherwise, Handler> otherwise(Handler handler) {
+  return Handled<Otherwise, Handler>{std::move(handler)};
+}
+
+namespace detail {
+
+// How to choose among several that are ready.
+enum class Choice : bool { fair, first };
+
+// Waits; the index of the winner. `arms` is reordered. `fallback`: the one of them that wins if no
+// other can at once.
+std::size_t select_among(std::span<Waitable*> arms, Choice choice, Waitable* fallback);
+
+template <class W>
+inline constexpr bool kIsOtherwise = std::is_base_of_v<Otherwise, std::remove_reference_t<W>>;
+
+// An order of up to 16 things: four bits for each, the first in the lowest.
+inline constexpr std::size_t kFew = 16;
+inline constexpr std::uint64_t kAsWritten = 0xfedcba9876543210;
+
+// Each order of the first `count` is as likely as any other, given 64 random bits.
+inline std::uint64_t shuffled(std::size_t count, std::uint64_t chance) noexcept {
+  std::uint64_t order = kAsWritten;
+  for (std::size_t i = count - 1; i > 0; --i) {
+    const std::size_t j = (chance >> 32) * (i + 1) >> 32;
+    chance = chance * 6364136223846793005 + 1442695040888963407;  // Knuth's, for the next
+    const std::uint64_t differ = (order >> (4 * i) ^ order >> (4 * j)) & 15;
+    order ^= differ << (4 * i) | differ << (4 * j);
+  }
+  return order;
+}
+
+// Tries the `index`th arm, by its own type: what it does can be inlined.
+template <Arm... Ws>
+[[gnu::always_inline]] inline bool try_arm(std::size_t index, Ws&... arms) {
+  bool done = false;
+  std::size_t at = 0;
+  ((at++ == index && !kIsOtherwise<Ws> ? void(done = arms.Ws::try_complete()) : void()), ...);
+  return done;
+}
+
+template <Arm... Ws>
+std::size_t select_arms(Choice choice, Ws&... arms) {
+  constexpr std::size_t kCount = sizeof...(Ws);
+  static_assert(kCount > 0, "select needs an arm");
+  static_assert((0U + ... + (kIsOtherwise<Ws> ? 1U : 0U)) <= 1, "one otherwise() at most");
+  std::array<Waitable*, kCount> all{&arms...};
+  std::size_t fallback = kCount;
+  std::size_t at = 0;
+  ((kIsOtherwise<Ws> ? void(fallback = at++) : void(at++)), ...);
+  std::size_t winner = kCount;
+  if constexpr (kCount <= kFew) {
+    Fiber& self = Fiber::current();
+    glance(self);
+    const bool fair = choice == Choice::fair && kCount > 1;
+    const std::uint64_t order = fair ? shuffled(kCount, self.io->random()) : kAsWritten;
+    for (std::size_t i = 0; i < kCount && winner == kCount; ++i) {
+      const std::size_t next = order >> (4 * i) & 15;
+      if (try_arm(next, arms...)) winner = next;
+    }
+    if (winner == kCount) winner = fallback < kCount ? fallback : wait_tried(all, order & 15);
+  } else {
+    winner = select_among(all, choice, fallback < kCount ? all[fallback] : nullptr);
+  }
+  at = 0;
+  ((at++ == winner ? run_handler(arms) : void()), ...);
+  return winner;
+}
+
+}  // namespace detail
+
+// Uniformly among the arms that are ready; in simulation the seed decides. The index of the winner,
+// after its handler has run.
+template <Arm... Ws>
+std::size_t select(Ws&&... arms) {
+  return detail::select_arms(detail::Choice::fair, arms...);
+}
+// The first in the order they are written.
+template <Arm... Ws>
+std::size_t select_first(Ws&&... arms) {
+  return detail::select_arms(detail::Choice::first, arms...);
+}
+
+// A select that is put together at run time, once, and waited for many times.
+//
+//   weft::SelectSet s;
+//   for (auto& rx : inputs) s.recv(rx, [&](std::optional<int> v) { … });
+//   while (s.wait() != s.npos) {}                       // until all inputs have ended
+class SelectSet {
+ public:
+  static constexpr std::size_t npos = SIZE_MAX;
+
+  SelectSet() = default;
+  SelectSet(SelectSet&&) noexcept = default;
+  SelectSet& operator=(SelectSet&&) noexcept = default;
+
+  // Each keeps its end of the channel, and returns the arm's index.
+
+  // Once it has handed over the end of the channel, the arm is disabled.
+  template <class T, std::invocable<std::optional<T>> Handler>
+  std::size_t recv(Receiver<T> rx, Handler handler) {
+    return keep(std::make_unique<RecvEntry<T, Handler>>(std::move(rx), std::move(handler)));
+  }
+  // Sends a copy of `value` whenever it wins; what cannot be copied is sent once. Disabled when the
+  // channel is closed.
+  template <class T, std::invocable<bool> Handler>
+  std::size_t send(Sender<T> tx, std::type_identity_t<T> value, Handler handler) {
+    return keep(std::make_unique<SendEntry<T, Handler>>(std::move(tx), std::move(value),
+                                                        std::move(handler)));
+  }
+  // Counted anew from the beginning of each wait.
+  template <class Rep, class Period, std::invocable Handler>
+  std::size_t after(std::chrono::duration<Rep, Period> d, Handler handler) {
+    return keep(std::make_unique<TimeEntry<Handler>>(to_duration(d), std::move(handler)));
+  }
+  // Any arm. It must outlive the set, or be removed first; what it needs to be waited for again is
+  // the caller's to do.
+  template <Arm W>
+  std::size_t add(W& arm) {
+    return keep(std::make_unique<ArmEntry<W>>(arm));
+  }
+  // The index is not used again.
+  void remove(std::size_t index) { entries_.at(index).reset(); }
+
+  // Waits, runs the winner's handler and returns its index; npos, at once, if every arm is
+  // disabled. An exception of a handler passes, and the set stays usable. Cancel point.
+  std::size_t wait() { return wait(detail::Choice::fair); }
+  // The first in the order they were added.
+  std::size_t wait_first() { return wait(detail::Choice::first); }
+
+  // How many arms are not disabled.
+  [[nodiscard]] std::size_t enabled() const noexcept;
+
+ private:
+  class Entry {
+   public:
+    Entry() = default;
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    virtual ~Entry() = default;
+    // The arm, ready to be waited for. Null: disabled.
+    virtual Waitable* arm() = 0;
+    virtual void won() = 0;
+    [[nodiscard]] virtual bool enabled() const noexcept { return true; }
+  };
+
+  template <class T, class Handler>
+  class RecvEntry final : public Entry {
+   public:
+    RecvEntry(Receiver<T> rx, Handler handler)
+        : rx_(std::move(rx)), arm_(rx_.on_recv()), handler_(std::move(handler)) {}
+    Waitable* arm() override { return enabled() ? &arm_ : nullptr; }
+    void won() override {
+      const bool ended = arm_.fate() == detail::Fate::closed;
+      if (ended) open_ = false;
+      std::optional<T> value = std::move(arm_.value());
+      if (!ended) arm_.renew();
+      handler_(std::move(value));
+    }
+    [[nodiscard]] bool enabled() const noexcept override { return open_ && rx_; }
+
+   private:
+    Receiver<T> rx_;
+    RecvArm<T> arm_;
+    Handler handler_;
+    bool open_ = true;
+  };
+
+  template <class T, class Handler>
+  class SendEntry final : public Entry {
+   public:
+    SendEntry(Sender<T> tx, T value, Handler handler)
+        : tx_(std::move(tx)), arm_(tx_.on_send(first(value))), handler_(std::move(handler)) {
+      if constexpr (std::is_copy_constructible_v<T>) value_.emplace(std::move(value));
+    }
+    Waitable* arm() override { return enabled() ? &arm_ : nullptr; }
+    void won() override {
+      const bool sent = arm_.sent();
+      open_ = sent && std::is_copy_constructible_v<T>;
+      if constexpr (std::is_copy_constructible_v<T>)
+        if (open_) arm_.renew(*value_);
+      handler_(sent);
+    }
+    [[nodiscard]] bool enabled() const noexcept override { return open_ && tx_; }
+
+   private:
+    static T first(T& value) {
+      if constexpr (std::is_copy_constructible_v<T>) return value;
+      else return std::move(value);
+    }
+    Sender<T> tx_;
+    SendArm<T> arm_;
+    Handler handler_;
+    std::optional<T> value_;
+    bool open_ = true;
+  };
+
+  template <class Handler>
+  class TimeEntry final : public Entry {
+   public:
+    TimeEntry(Duration d, Handler handler) : d_(d), handler_(std::move(handler)) {}
+    Waitable* arm() override { return &alarm_.emplace(saturating_add(Clock::now(), d_)); }
+    void won() override { handler_(); }
+
+   private:
+    struct Once final : Alarm {
+      using Alarm::Alarm;
+    };
+    const Duration d_;
+    std::optional<Once> alarm_;
+    Handler handler_;
+  };
+
+  template <class W>
+  class ArmEntry final : public Entry {
+   public:
+    explicit ArmEntry(W& arm) : arm_(arm) {}
+    Waitable* arm() override { return &arm_; }
+    void won() override { run_handler(arm_); }
+
+   private:
+    W& arm_;
+  };
+
+  std::size_t keep(std::unique_ptr<Entry> entry) {
+    entries_.push_back(std::move(entry));
+    return entries_.size() - 1;
+  }
+  std::size_t wait(detail::Choice choice);
+
+  std::vector<std::unique_ptr<Entry>> entries_;  // null: removed
+  std::vector<Waitable*> arms_;                  // of one wait; kept for its memory
+  std::vector<std::size_t> indices_;
+};
+
+}  // namespace weft

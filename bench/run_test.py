@@ -221,7 +221,8 @@ class Real(Scratch):
 
     def test_every_workload_runs_and_every_result_is_right(self):
         run = run_sh(self.bin, WORKLOADS="yield spawn event mem100k mem1m sleepers timers cancel "
-                     "cancel1m fib fib30", PASSES="1", WORKERS="1 2", WEFT_BENCH_SCALE="0.002")
+                     "cancel1m mutex fib fib30", PASSES="1", WORKERS="1 2",
+                     WEFT_BENCH_SCALE="0.002")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.check_markdown(run.stdout)
         self.check_plot()

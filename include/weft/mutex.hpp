@@ -17,13 +17,13 @@
 //            fiber of the same core).
 #pragma once
 
-#include <weft/base/intrusive_list.hpp>
 #include <weft/base/sync.hpp>
 #include <weft/core/arm.hpp>
 #include <weft/core/carrier.hpp>
 #include <weft/core/spec.hpp>
 #include <weft/core/time.hpp>
 #include <weft/core/wait.hpp>
+#include <weft/core/waitable.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -98,7 +98,7 @@ class Mutex {
       loser,     // it gets the mutex, and before the others: it has tried in vain
     };
     Acquire(Mutex& mutex, Standing standing) noexcept : mutex_(mutex), standing_(standing) {}
-    [[nodiscard]] List<Waitable>& list() const noexcept {
+    [[nodiscard]] WaitList& list() const noexcept {
       return standing_.read() == Standing::loser ? mutex_.losers_ : mutex_.waiters_;
     }
 
@@ -136,22 +136,26 @@ class Mutex {
     } while ((seen & ~kWaiters) == 0);
     return false;
   }
+  [[nodiscard]] bool is_held() const noexcept {
+    return (word_.load(std::memory_order_relaxed) & ~kWaiters) != 0;
+  }
   [[nodiscard]] bool is_held_by(const Fiber& fiber) const noexcept {
     return (word_.load(std::memory_order_relaxed) & ~kWaiters) == name_of(fiber);
   }
 
   [[gnu::noinline]] void lock_contended(Fiber& self);
+  [[gnu::always_inline]] inline bool park(Fiber& self, Acquire& operation);
   template <class... NoThrow>
   bool lock_until(Instant at, NoThrow... how);
   [[gnu::noinline]] void unlock_contended() noexcept;
   bool pass_on(FiberList& woken) noexcept;
-  Acquire* next_waiter() noexcept;
+  bool announce() noexcept;
   static void check_holder(std::uintptr_t seen) noexcept;
 
   Atomic<std::uintptr_t> word_{0};  // the holder's frame, and kWaiters
   mutable Lock lock_;               // protects the two below, and kWaiters
-  List<Waitable> losers_;
-  List<Waitable> waiters_;
+  WaitList losers_;
+  WaitList waiters_;
   Name name_;
 };
 

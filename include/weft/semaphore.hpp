@@ -31,10 +31,7 @@ class Semaphore {
   Semaphore& operator=(const Semaphore&) = delete;
 
   // Takes a permit. Parks until there is one. Cancel point: if it throws, none was taken.
-  void acquire() {
-    checkpoint(Fiber::current());
-    if (!try_acquire()) wait_for_one();
-  }
+  void acquire();
   // The same; false: our scope was cancelled, and nothing is thrown.
   [[nodiscard]] bool acquire(no_throw_t);
   // False: there is none. Never parks, and does not look at our scope.
@@ -111,8 +108,6 @@ class Semaphore {
   }
 
  private:
-  void wait_for_one();
-
   mutable Lock lock_;  // protects the two below
   Var<std::size_t> permits_;
   WaitList waiters_;

@@ -4,6 +4,7 @@
 #include "timed.hpp"
 
 #include <weft/base/chaos.hpp>
+#include <weft/core/cancel_scope.hpp>
 
 #include <system_error>
 
@@ -17,14 +18,37 @@ namespace {
 
 }  // namespace
 
-// A wait that ends without our name in the word was woken to try, and tries by waiting again.
+// A wait that ends without our name in the word was woken to try.
+//
+// It is no shielded wait from the start: that would take us off the roll of our scope, and our next
+// cancel point would put us there again. A cancel that comes is put off, and ends that.
 void Mutex::lock_contended(Fiber& self) {
+  if (is_held_by(self)) refuse_relock();
   Acquire operation{*this, Standing::newcomer};
-  for (;;) {
-    wait_shielded(operation);
+  bool shielded = (self.attention.load(std::memory_order_relaxed) & kAttendScope) != 0;
+  while (is_held() || !take(self)) {
+    bool woken = true;
+    if (shielded) {
+      wait_shielded(operation);
+    } else {
+      try {
+        woken = park(self, operation);
+      } catch (const Cancelled&) {
+        shielded = true;
+        continue;
+      }
+    }
     if (is_held_by(self)) return;
-    operation.standing_.write(Standing::loser);
+    if (woken) operation.standing_.write(Standing::loser);
   }
+}
+
+// One wait. False: it did not come to that, and somebody may have unlocked.
+bool Mutex::park(Fiber& self, Acquire& operation) {
+  lock_.lock();
+  if (announce()) return park_on(self, operation, lock_, operation.list());
+  lock_.unlock();
+  return false;
 }
 
 // The same. Here a wait may throw before it tries, so we try first: the wake was meant for one who
@@ -69,27 +93,35 @@ void Mutex::unlock_contended() noexcept {
   resume_all(std::move(woken));
 }
 
-Mutex::Acquire* Mutex::next_waiter() noexcept {
-  Waitable* const loser = losers_.pop_front();
-  return static_cast<Acquire*>(loser ? loser : waiters_.pop_front());
+// Under lock_: makes the holder come here when it unlocks. False: there is none.
+bool Mutex::announce() noexcept {
+  std::uintptr_t seen = word_.load(std::memory_order_relaxed);
+  do {
+    if ((seen & ~kWaiters) == 0) return false;
+    if (seen & kWaiters) return true;  // and so it stays, with this holder, while we have the lock
+    if (mutant::kWaiterUnannounced) return true;
+    // relaxed: it makes the holder come to lock_, which orders the rest.
+  } while (!word_.compare_exchange_weak(seen, seen | kWaiters, std::memory_order_relaxed,
+                                        std::memory_order_relaxed));
+  return true;
 }
 
 // Under lock_: chooses a waiter, and either names it or frees the word. False: there is none.
 bool Mutex::pass_on(FiberList& woken) noexcept {
-  while (Acquire* const next = next_waiter()) {
-    Fiber& heir = next->fiber();
-    const bool inherits = next->standing_.read() != Standing::newcomer;
-    const Claim claim = next->claim();
-    if (claim == Claim::lost && !mutant::kMutexGivenToNobody) continue;
-    if (claim == Claim::owned) woken.push_back(heir);
-    const bool empty = losers_.empty() && waiters_.empty();
-    const std::uintptr_t rest = empty || mutant::kMutexDropsTheRest ? 0 : kWaiters;
-    // A plain store: with a holder and kWaiters in it, nobody else writes the word but under lock_.
-    // release: pairs with take().
-    word_.store(inherits ? name_of(heir) | rest : rest, std::memory_order_release);
-    return true;
-  }
-  return false;
+  const bool anybody = mutant::kMutexGivenToNobody && !(losers_.empty() && waiters_.empty());
+  Fiber* to_resume = nullptr;
+  Waitable* chosen = losers_.claim_first(to_resume);
+  if (!chosen) chosen = waiters_.claim_first(to_resume);
+  if (!chosen) return anybody;
+  if (to_resume) woken.push_back(*to_resume);
+  const auto& next = static_cast<const Acquire&>(*chosen);
+  const bool inherits = next.standing_.read() != Standing::newcomer;
+  const bool empty = losers_.empty() && waiters_.empty();
+  const std::uintptr_t rest = empty || mutant::kMutexDropsTheRest ? 0 : kWaiters;
+  // A plain store: with a holder and kWaiters in it, nobody else writes the word but under lock_.
+  // release: pairs with take().
+  word_.store(inherits ? name_of(next.fiber()) | rest : rest, std::memory_order_release);
+  return true;
 }
 
 void Mutex::check_holder(std::uintptr_t seen) noexcept {
@@ -100,30 +132,28 @@ void Mutex::check_holder(std::uintptr_t seen) noexcept {
 
 bool Mutex::Acquire::try_complete() {
   Fiber& self = Fiber::current();
-  if (mutex_.take(self)) return true;
-  if (mutex_.is_held_by(self)) refuse_relock();
-  return false;
+  // A look first: it is held, most likely, and a compare-exchange that fails costs as much as one
+  // that does not.
+  if (mutex_.is_held() || !mutex_.take(self)) {
+    if (mutex_.is_held_by(self)) refuse_relock();
+    return false;
+  }
+  return true;
 }
 
 bool Mutex::Acquire::publish() noexcept {
   const Locked locked{mutex_.lock_};
-  std::uintptr_t seen = mutex_.word_.load(std::memory_order_relaxed);
-  do {
-    if ((seen & ~kWaiters) == 0) return false;
-    if (seen & kWaiters) break;  // and so it stays, with this holder, while we have the lock
-    if (mutant::kWaiterUnannounced) break;
-    // relaxed: it makes the holder come to lock_, which orders the rest.
-  } while (!mutex_.word_.compare_exchange_weak(seen, seen | kWaiters, std::memory_order_relaxed,
-                                               std::memory_order_relaxed));
-  list().push_back(*this);
+  if (!mutex_.announce()) return false;
+  list().link(*this);
   return true;
 }
 
-// Also after we were chosen: who chose us holds the lock until it is done with us and the mutex.
+// Also after we were chosen, unless we were found parked: who chose us holds the lock until it is
+// done with us and the mutex.
 void Mutex::Acquire::unpublish() noexcept {
   const Locked locked{mutex_.lock_};
   if (!is_linked()) return;
-  list().remove(*this);
+  list().unlink(*this);
   if (mutex_.losers_.empty() && mutex_.waiters_.empty())
     mutex_.word_.fetch_and(~kWaiters, std::memory_order_relaxed);
 }

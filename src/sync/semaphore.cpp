@@ -4,9 +4,18 @@
 
 namespace weft {
 
-void Semaphore::wait_for_one() {
-  Acquire operation{*this};
-  wait(operation);
+void Semaphore::acquire() {
+  Fiber& self = Fiber::current();
+  for (;;) {
+    glance(self);
+    lock_.lock();
+    if (const std::size_t free = permits_.read(); free > 0) {
+      permits_.write(free - 1);
+      return lock_.unlock();
+    }
+    Acquire operation{*this};
+    if (park_on(self, operation, lock_, waiters_)) return;
+  }
 }
 
 bool Semaphore::acquire(no_throw_t) {

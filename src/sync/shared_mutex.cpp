@@ -2,6 +2,7 @@
 
 #include "holder.hpp"
 #include "timed.hpp"
+#include "uncancelled.hpp"
 
 #include <weft/core/spec.hpp>
 
@@ -12,7 +13,7 @@ namespace weft {
 void SharedMutex::lock(Kind kind) {
   if (enter(kind)) return;
   Acquire operation{*this, kind};
-  wait_shielded(operation);
+  sync::wait_uncancelled(operation, Fiber::current());
 }
 
 template <class... NoThrow>

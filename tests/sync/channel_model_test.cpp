@@ -376,10 +376,9 @@ class Trial {
         finish(which, [](auto& end) { return end.close(an_error()); }, true);
         break;
       case Verb::abort:
-        if (senders_.empty() && receivers_.empty()) break;
-        expect("abort", model_.abort(),
-               senders_.empty() ? receivers_[rx].abort(an_error())
-                                : senders_[tx].abort(an_error()));
+        if (!senders_.empty()) expect("abort", model_.abort(), senders_[tx].abort(an_error()));
+        else if (!receivers_.empty())
+          expect("abort", model_.abort(), receivers_[rx].abort(an_error()));
         break;
       case Verb::copy_sender:
         if (senders_.empty() || senders_.size() == 4) break;

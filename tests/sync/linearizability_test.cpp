@@ -314,13 +314,15 @@ class Caller {
     else end_recv(other, recv, receive.value());
   }
 
-  // If nothing could happen, nothing could at either.
+  // If nothing could happen, nothing could at either. To know that for both at one moment, select
+  // publishes them, and others may find them.
   void select_or_not(std::size_t at) {
     const std::size_t other = roll(kChannels);
     const int value = next_value();
-    const ChannelCall send = begin(Verb::send, false, value);
+    const ChannelCall send = begin(Verb::send, can_wait(), value);
     ChannelCall recv = send;
     recv.verb = Verb::recv;
+    recv.waits = true;
     auto give = tx(at).on_send(value);
     auto receive = rx(other).on_recv();
     auto neither = otherwise();

@@ -12,8 +12,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
-#include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -169,11 +169,13 @@ TEST(SelectFairness, AHundredInASet) {
   count_on_seeds(100, ready, [](const auto& won) {
     std::vector<Event> events(100);
     SelectSet set;
-    std::vector<std::unique_ptr<Event::Wait>> waits;
+    struct Wait final : Event::Wait {
+      using Event::Wait::Wait;
+    };
+    std::deque<Wait> waits;
     for (Event& event : events) {
       event.set();
-      waits.push_back(std::make_unique<Event::Wait>(event));
-      set.add(*waits.back());
+      set.add(waits.emplace_back(event));
     }
     for (std::size_t i = 0; i < kSelects; ++i) won(set.wait());
   });

@@ -134,10 +134,12 @@ class ReadyQueue {
   }
   // Each line it is going to touch costs a trip to memory: let them be made at the same time.
   static void prefetch_all(const Fiber& soon) noexcept {
-    constexpr std::ptrdiff_t kLine = 64;
-    const auto* const at = static_cast<const std::byte*>(soon.context.stack_pointer);
+    // A number, not a pointer: one who has not started yet has no stack.
+    const auto at = reinterpret_cast<std::uintptr_t>(soon.context.stack_pointer);
+    constexpr std::uintptr_t kLine = 64;
     // From what its wait is going to call, down to where the wait began.
-    for (std::ptrdiff_t i = -2; i < 6; ++i) __builtin_prefetch(at + i * kLine, 1);
+    for (std::uintptr_t i = 0; i < 8; ++i)
+      __builtin_prefetch(reinterpret_cast<const void*>(at - 2 * kLine + i * kLine), 1);
   }
 
   // More fibers than a cache has room for.

@@ -315,10 +315,15 @@ TEST(Wait, TryCompleteThatThrowsAfterAnAbortLeavesNothingPublished) {
   });
 }
 
+// Final, so that a container may destroy it: an operation has no virtual destructor.
+struct OneWait final : Event::Wait {
+  using Event::Wait::Wait;
+};
+
 TEST(Wait, ManyArmsUpToTheLimit) {
   on_both_engines([] {
     std::vector<Event> events(Verdict::kArmsMax);
-    std::deque<Event::Wait> operations;
+    std::deque<OneWait> operations;
     std::vector<Waitable*> arms;
     for (Event& event : events) arms.push_back(&operations.emplace_back(event));
     nursery([&](Nursery& n) {
@@ -338,7 +343,7 @@ TEST(Wait, NoArmsOrTooManyAreRefused) {
   everywhere([] {
     EXPECT_THROW(wait(std::span<Waitable* const>{}), std::invalid_argument);
     Event event;
-    std::deque<Event::Wait> operations;
+    std::deque<OneWait> operations;
     std::vector<Waitable*> arms;
     for (std::size_t i = 0; i <= Verdict::kArmsMax; ++i)
       arms.push_back(&operations.emplace_back(event));

@@ -244,7 +244,8 @@ TEST(Channel, EndsAreHandlesOfOneChannel) {
   EXPECT_EQ(*rx.try_recv(), 1);
   Sender<int> moved = std::move(ch.tx);
   EXPECT_FALSE(ch.tx);
-  moved = moved;
+  Sender<int>& itself = moved;
+  moved = itself;
   EXPECT_TRUE(moved);
   moved = other.tx;
   EXPECT_EQ(moved, other.tx);
@@ -444,7 +445,7 @@ TEST(Channel, SendAllAndRecvManyCount) {
       n.spawn([tx = std::move(ch.tx)] {
         const std::vector<int> numbers{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
         EXPECT_EQ(tx.send_all(numbers), 10U);
-        EXPECT_EQ(tx.send_all(std::views::iota(11, 14)), 3U);
+        EXPECT_EQ(tx.send_all(std::array{11, 12, 13}), 3U);
       });
       std::vector<int> got;
       EXPECT_EQ(ch.rx.recv_many(std::back_inserter(got), 0), 0U);

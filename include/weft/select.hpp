@@ -258,8 +258,7 @@ class SelectSet {
     Sender<T> tx_;
     SendArm<T> arm_;
     Handler handler_;
-    std::optional<T> value_;
-    //// the arm has given its copy away
+    std::optional<T> value_;  // what the arm is given a copy of
     bool open_ = true;
   };
 

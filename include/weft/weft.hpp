@@ -11,6 +11,7 @@
 #include <weft/nursery.hpp>
 #include <weft/select.hpp>
 #include <weft/sim.hpp>
+#include <weft/stream.hpp>
 #include <weft/supervisor.hpp>
 #include <weft/sync.hpp>
 #include <weft/this_fiber.hpp>

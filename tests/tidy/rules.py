@@ -11,7 +11,7 @@ MAY_INCLUDE = {
     "sync": {"sync", "core", "base"},
     "scope": {"scope", "core", "base"},
     "net": {"net", "core", "base"},
-    "stream": {"stream", "sync", "scope"},
+    "stream": {"stream", "sync", "scope", "core"},
     "engine": {"engine", "core", "arch", "base"},
     "inspect": {"inspect", "engine", "core"},
 }

@@ -101,6 +101,7 @@ struct NurseryResult {
   Kind kind = Kind::success;
   std::exception_ptr error{};  // the first one
   FiberId child = 0;           // who failed; the owner's id: the body
+  std::string_view child_name{};  // its name then; as long as the nursery is there
 };
 
 // Given to the body of nursery(). Only there, and in its children, may it be used.
@@ -314,7 +315,7 @@ class Nursery final : public Home {
     if (word_.begin_cancelling()) CancelScope::cancel(why);
   }
 
-  void fail(std::exception_ptr error, FiberId who) noexcept;
+  void fail(std::exception_ptr error, const Fiber& who) noexcept;
   [[noreturn]] void throw_errors();
   // After the body: waits for the last child.
   void join() noexcept {
@@ -389,9 +390,10 @@ class Nursery final : public Home {
   ArenaNode* arena_ = nullptr;           // newest first
   Grace* grace_ = nullptr;
   Atomic<bool> child_cancelled_{false};
-  mutable Lock error_lock_;              // protects error_, failed_, arena_, grace_
+  mutable Lock error_lock_;              // protects error_, failed_…, arena_, grace_
   std::exception_ptr error_;             // the first one
   FiberId failed_ = 0;
+  Name failed_name_;
   Name name_;
 };
 
@@ -408,7 +410,7 @@ auto Nursery::run(Fiber& self, Body&& body) -> std::invoke_result_t<Body, Nurser
     returned = true;
   } catch (const Cancelled&) {
   } catch (...) {
-    fail(std::current_exception(), self.id);
+    fail(std::current_exception(), self);
   }
   join();
   if (error_) [[unlikely]] throw_errors();

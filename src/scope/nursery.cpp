@@ -310,7 +310,7 @@ void report_suppressed(const Nursery& nursery, const std::exception_ptr& error, 
 
 }  // namespace
 
-void Nursery::fail(std::exception_ptr error, FiberId who) noexcept {
+void Nursery::fail(std::exception_ptr error, const Fiber& who) noexcept {
   const ErrorPolicy policy = extras_ ? extras_->options.on_error : ErrorPolicy::fail_fast;
   bool first = false;
   bool kept = false;
@@ -321,7 +321,12 @@ void Nursery::fail(std::exception_ptr error, FiberId who) noexcept {
     first = !error_;
     if (first) {
       error_ = error;
-      failed_ = who;
+      failed_ = who.id;
+      try {
+        if (const std::string name = who.copy_name(); !name.empty()) failed_name_ = Name{name};
+      } catch (const std::bad_alloc&) {
+        // No memory for it: the id must do.
+      }
     }
     if (policy == ErrorPolicy::collect) {
       for (const std::exception_ptr& known : extras_->errors)
@@ -336,12 +341,12 @@ void Nursery::fail(std::exception_ptr error, FiberId who) noexcept {
   }
   if (first && policy == ErrorPolicy::fail_fast) cancel_because(CancelReason::sibling_failed);
   if (first || kept) return;
-  if (extras_ && extras_->options.on_suppressed) extras_->options.on_suppressed(error, who);
-  else report_suppressed(*this, error, who);
+  if (extras_ && extras_->options.on_suppressed) extras_->options.on_suppressed(error, who.id);
+  else report_suppressed(*this, error, who.id);
 }
 
 void Nursery::child_failed(Fiber& child, std::exception_ptr error) noexcept {
-  fail(std::move(error), child.id);
+  fail(std::move(error), child);
 }
 
 void Nursery::throw_errors() {
@@ -366,8 +371,9 @@ ChildErrors::ChildErrors(std::vector<std::exception_ptr> errors) {
 std::optional<NurseryResult> Nursery::result() const noexcept {
   if (!word_.nobody_left()) return std::nullopt;
   const Locked locked{error_lock_};
-  if (error_) return NurseryResult{NurseryResult::Kind::child_failed, error_, failed_};
-  if (cancelled()) return NurseryResult{NurseryResult::Kind::cancelled, nullptr, 0};
+  if (error_)
+    return NurseryResult{NurseryResult::Kind::child_failed, error_, failed_, failed_name_.view()};
+  if (cancelled()) return NurseryResult{NurseryResult::Kind::cancelled, nullptr, 0, {}};
   return NurseryResult{};
 }
 

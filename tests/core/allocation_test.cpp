@@ -21,6 +21,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -365,6 +366,32 @@ TEST_F(Allocation, ASpawnThatFindsNoMemoryThrowsAndNothingWasSpawned) {
     });
     EXPECT_TRUE(refused);
     EXPECT_EQ(ran, 1);
+  });
+}
+
+// Their queue cannot grow; they wait in a chain through their frames, and keep their order.
+TEST_F(Allocation, ManyAreWokenWithoutMemoryAndRunInTheirOrder) {
+  static constexpr int kFibers = 6'000;  // the queue begins with 2,048 places
+  FiberIo{kOneWorker}.run([] {
+    Event go;
+    int waiting = 0;
+    int ended = 0;
+    int out_of_order = 0;
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < kFibers; ++i)
+        n.spawn([&] {
+          const int turn = waiting++;
+          go.wait();
+          if (ended++ != turn) ++out_of_order;
+        });
+      while (waiting < kFibers) this_fiber::yield();
+      std::optional<NoMemory> none{std::in_place};
+      go.set();
+      while (ended < kFibers) this_fiber::yield();
+      none.reset();
+    });
+    EXPECT_EQ(ended, kFibers);
+    EXPECT_EQ(out_of_order, 0);
   });
 }
 

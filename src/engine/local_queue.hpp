@@ -9,8 +9,10 @@
 #include <weft/core/fiber.hpp>
 #include <weft/core/spec.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <new>
 
@@ -80,9 +82,9 @@ class FreshQueue {
   Inspected<std::uint64_t> fillings_ = 0;
 };
 
-// Woken or yielded. A ring, because a ring can be looked ahead in, and half of it be taken without
-// a look at those who are. When there is no memory for a larger one, the rest waits in a chain
-// through the frames, so that push() cannot fail.
+// Woken or yielded. A ring, because a ring can be looked ahead in. What does not fit waits behind
+// it, in a queue of pointers: to move some of them must not mean to look at each. Without memory
+// for that they are chained through their frames, so that push() cannot fail.
 class ReadyQueue {
  public:
   [[nodiscard]] bool empty() const noexcept { return first_ == last_; }
@@ -93,27 +95,24 @@ class ReadyQueue {
 
   void push(Fiber& fiber) noexcept {
     const std::uint64_t last = last_;
-    if (last - first_ > mask_) [[unlikely]]
-      if (!overflow_.empty() || !grow()) return overflow_.push_back(fiber);
-    slots_[last & mask_] = &queued(fiber);
+    if (last - first_ == kSlots) [[unlikely]] return push_behind(fiber);
+    slots_[last % kSlots] = &queued(fiber);
     last_ = last + 1;
-    if (last - first_ >= kSlots) [[unlikely]] all_are_cold();  // too many for a cache
   }
 
   // The oldest, who is going to run.
   Fiber* pop() noexcept {
     Fiber* const fiber = take();
     if (fiber) prefetch(first_);
-    else if (mask_ != kSlots - 1) [[unlikely]] shrink();
     return fiber;
   }
   // The oldest, who is to be moved elsewhere.
   Fiber* take() noexcept {
     const std::uint64_t first = first_;
     if (first == last_) return nullptr;
-    Fiber* const fiber = &queued(*slots_[first & mask_]);
+    Fiber* const fiber = &queued(*slots_[first % kSlots]);
     first_ = first + 1;
-    if (!overflow_.empty()) [[unlikely]] push_from_overflow();
+    if (behind_ != 0) [[unlikely]] pull_up();
     return fiber;
   }
 
@@ -121,15 +120,15 @@ class ReadyQueue {
   void all_are_cold() noexcept { cold_before_ = last_; }
 
  private:
-  static constexpr std::size_t kSlots = 2048;  // to begin with
+  static constexpr std::size_t kSlots = 2048;
   static constexpr std::uint64_t kFrameAhead = 3;
 
   // A thousand fibers that take turns miss the cache on every frame and stack: fetch the frame of
   // three turns ahead and the stack of the next.
   void prefetch(std::uint64_t first) const noexcept {
     if (last_ - first <= kFrameAhead) return;
-    __builtin_prefetch(slots_[(first + kFrameAhead) & mask_]);
-    const Fiber& soon = *slots_[(first + 1) & mask_];
+    __builtin_prefetch(slots_[(first + kFrameAhead) % kSlots]);
+    const Fiber& soon = *slots_[(first + 1) % kSlots];
     __builtin_prefetch(soon.context.stack_pointer);
     if (first < cold_before_) [[unlikely]] prefetch_all(soon);
   }
@@ -143,31 +142,34 @@ class ReadyQueue {
       __builtin_prefetch(reinterpret_cast<const void*>(at - 2 * kLine + i * kLine), 1);
   }
 
-  void push_from_overflow() noexcept {
-    slots_[last_ & mask_] = &queued(*overflow_.pop_front());
-    last_ = last_ + 1;
-    all_are_cold();
+  [[gnu::cold, gnu::noinline]] void push_behind(Fiber& fiber) noexcept {
+    ++behind_;
+    try {
+      if (chained_.empty()) return crowd_.push_back(&queued(fiber));
+    } catch (const std::bad_alloc&) {
+    }
+    chained_.push_back(fiber);
   }
-
-  // False: no memory.
-  [[gnu::cold, gnu::noinline]] bool grow() noexcept { return move_to(2 * (mask_ + 1)); }
-  // The memory of a great crowd is given back once it is gone.
-  [[gnu::cold, gnu::noinline]] void shrink() noexcept { static_cast<void>(move_to(kSlots)); }
-  bool move_to(std::size_t slots) noexcept {
-    std::unique_ptr<Fiber*[]> moved{new (std::nothrow) Fiber*[slots]};
-    if (!moved) return false;
-    for (std::uint64_t i = first_; i != last_; ++i) moved[i & (slots - 1)] = slots_[i & mask_];
-    slots_ = std::move(moved);
-    mask_ = slots - 1;
-    return true;
+  [[gnu::noinline]] void pull_up() noexcept {
+    --behind_;
+    Fiber* fiber = nullptr;
+    if (!crowd_.empty()) {
+      fiber = crowd_.front();
+      crowd_.pop_front();
+    } else {
+      fiber = chained_.pop_front();
+    }
+    push(*fiber);
+    all_are_cold();  // more fibers than a cache has room for
   }
 
   Inspected<std::uint64_t> first_ = 0;
   Inspected<std::uint64_t> last_ = 0;
   std::uint64_t cold_before_ = 0;  // a position
-  std::size_t mask_ = kSlots - 1;
-  std::unique_ptr<Fiber*[]> slots_ = std::make_unique<Fiber*[]>(kSlots);
-  FiberList overflow_;
+  std::size_t behind_ = 0;         // how many do not fit: in crowd_, then in chained_
+  std::array<Fiber*, kSlots> slots_{};
+  std::deque<Fiber*> crowd_;
+  FiberList chained_;
 };
 
 }  // namespace weft::engine

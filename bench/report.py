@@ -84,6 +84,9 @@ METRICS = {  # in the order of the rows
     "cancel_100k": "W14 cancel 100,000 parked",
     "cancel_100k_unwound": "W14 the same, by an exception",
     "cancel_1m": "W14 cancel a million parked fibers",
+    "pipe_fused": "W22 pipeline of 10 steps in one fiber, per item and step",
+    "pipe_stages": "W22 pipeline of 10 stages, buffers of 128, per item and stage",
+    "par_map": "W23 par_map of 10 us of work, in order, per item",
 }
 MORE_IS_BETTER = {"req/s", "fibers"}
 

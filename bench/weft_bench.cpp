@@ -311,7 +311,8 @@ bool run_workload(std::string_view workload) {
   } else if (workload == "fib30") {
     fork_join(tiny ? 15 : 30);
   } else {
-    return run_flow_workload(workload) || run_lock_workload(workload);
+    return run_flow_workload(workload) || run_lock_workload(workload) ||
+           run_stream_workload(workload);
   }
   return true;
 }
@@ -320,8 +321,8 @@ int refuse(const char* why) {
   std::fprintf(stderr,
                "weft-bench: %s\n"
                "usage: weft-bench yield|spawn|event|pingpong|buffered|select|ring|skynet|sieve|\n"
-               "                  mem100k|mem1m|sleepers|timers|cancel|cancel1m|mutex|fib|\n"
-               "                  fib30 [workers] [port]\n"
+               "                  pipeline|parmap|mem100k|mem1m|sleepers|timers|cancel|cancel1m|\n"
+               "                  mutex|fib|fib30 [workers] [port]\n"
                "       weft-bench --build\n",
                why);
   return 1;

@@ -45,5 +45,6 @@ inline long scaled(long count) {
 // Each knows some workloads; false: not this one.
 bool run_flow_workload(std::string_view workload);  // channels and select
 bool run_lock_workload(std::string_view workload);  // locks
+bool run_stream_workload(std::string_view workload);
 
 }  // namespace weft::bench

@@ -29,6 +29,11 @@
 
 namespace weft {
 
+namespace stream_detail {
+template <class T>
+class Inlet;
+}
+
 // full: the buffer is, and the operation was not to wait. Unless `ok`, the caller keeps the value.
 enum class [[nodiscard]] SendStatus : std::uint8_t { ok, full, timed_out, closed, cancelled };
 std::string_view to_string(SendStatus status) noexcept;
@@ -389,6 +394,19 @@ class Receiver {
   [[nodiscard]] auto& state() const {
     if (!state_) [[unlikely]] detail::throw_no_channel();
     return *typed();
+  }
+  template <class>
+  friend class stream_detail::Inlet;
+  using Slot = std::optional<detail::CellOf<T>>;
+  // A value if there is one now, and nothing said about the end.
+  [[gnu::always_inline]] void poll(Slot& into) const { state().recv_now(into); }
+  // A receive as an arm; and when it has won, whether it was a value, or the end.
+  [[nodiscard]] typename detail::StateOf<T>::Recv on_recv_into(Slot& into) const {
+    return {&state(), into};
+  }
+  [[nodiscard]] bool has_come(const detail::ChannelOp& operation) const {
+    if (operation.fate() != detail::Fate::done) state_->throw_error();
+    return operation.fate() == detail::Fate::done;
   }
   template <class Cell>
   static Received<T> received(std::optional<Cell>& cell) {

@@ -152,6 +152,80 @@ func sel(name string, capacity, total int) {
 	perOp(name, t, total)
 }
 
+// Ten goroutines in a row, by hand.
+func pipeline(items int) {
+	const stages = 10
+	t := time.Now()
+	in := make(chan uint64, 128)
+	go func() {
+		for i := 0; i < items; i++ {
+			in <- uint64(i)
+		}
+		close(in)
+	}()
+	for s := 0; s < stages; s++ {
+		from, to := in, make(chan uint64, 128)
+		go func() {
+			for v := range from {
+				to <- v + 1
+			}
+			close(to)
+		}()
+		in = to
+	}
+	var sum uint64
+	for v := range in {
+		sum += v
+	}
+	if n := uint64(items); sum != n*(n-1)/2+n*stages {
+		panic("pipeline: wrong sum")
+	}
+	perOp("pipe_stages", t, items*stages)
+}
+
+// What the work of par_map takes: about 10 us, by its own clock.
+func tenMicroseconds(v uint64) uint64 {
+	for t := time.Now(); time.Since(t) < 10*time.Microsecond; {
+	}
+	return v + 1
+}
+
+// Four at a time, results in order: a queue of the results to come.
+func parMap(items int) {
+	const width = 4
+	t := time.Now()
+	type job struct {
+		v   uint64
+		out chan uint64
+	}
+	work := make(chan job)
+	order := make(chan chan uint64, width)
+	for i := 0; i < width; i++ {
+		go func() {
+			for j := range work {
+				j.out <- tenMicroseconds(j.v)
+			}
+		}()
+	}
+	go func() {
+		for i := 0; i < items; i++ {
+			j := job{uint64(i), make(chan uint64, 1)}
+			order <- j.out
+			work <- j
+		}
+		close(work)
+		close(order)
+	}()
+	next := uint64(0)
+	for out := range order {
+		next++
+		if <-out != next {
+			panic("parmap: out of order")
+		}
+	}
+	perOp("par_map", t, items)
+}
+
 func ring() {
 	const n, hops = 503, 1000000
 	done := make(chan int)
@@ -409,6 +483,10 @@ func main() {
 		spawn()
 	case "pingpong":
 		pingpong()
+	case "pipeline":
+		pipeline(1000000)
+	case "parmap":
+		parMap(20000)
 	case "buffered":
 		buffered(1, 3000000)
 		buffered(4, 3000000)

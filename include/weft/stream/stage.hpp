@@ -88,24 +88,21 @@ class Inlet {
   // The next value; empty: the input has ended, or nobody wants the output. Cancel point.
   template <class Out>
   std::optional<T> next(const Out& out) {
+    Slot slot;
+    if (!next(out, slot)) return std::nullopt;
+    return std::optional<T>{detail::take_out<T>(*slot)};
+  }
+  // The same, put where it is wanted: an optional that is copied at once after it was written is
+  // read before the parts have arrived, which costs as much as the receive.
+  using Slot = std::optional<detail::CellOf<T>>;
+  template <class Out>
+  [[nodiscard, gnu::always_inline]] bool next(const Out& out, Slot& slot) {
     this_fiber::checkpoint();  // with every value, as recv() has it
-    try {
-      if (Received<T> got = rx_.try_recv()) {
-        // One that sends little must find out, too.
-        if ((++taken_ & 63) == 0 && out.gone()) [[unlikely]] return std::nullopt;
-        return *std::move(got);
-      } else if (got.status() == RecvStatus::closed) {
-        return std::nullopt;
-      }
-      auto gone = out.on_gone();
-      auto value = rx_.on_recv();
-      if (select_first(gone, value) == 0) return std::nullopt;
-      return std::move(value.value());
-    } catch (const Cancelled&) {
-      throw;
-    } catch (...) {
-      throw UpstreamFailed{std::current_exception()};
-    }
+    rx_.poll(slot);
+    // One that sends little must find out, too.
+    const bool look_behind = (++taken_ & 63) == 0;
+    if (!slot || look_behind) [[unlikely]] return slot ? !out.gone() : wait_for_one(out, slot);
+    return true;
   }
   // As an arm; its value() may throw the input's error: see taken().
   [[nodiscard]] auto on_recv() const noexcept { return rx_.on_recv(); }
@@ -120,6 +117,19 @@ class Inlet {
   [[nodiscard]] Receiver<T>& receiver() noexcept { return rx_; }
 
  private:
+  // False: the end, of one side or the other.
+  template <class Out>
+  [[gnu::noinline]] bool wait_for_one(const Out& out, Slot& slot) {
+    typename detail::StateOf<T>::Recv arm = rx_.on_recv_into(slot);
+    auto gone = out.on_gone();
+    if (select_first(gone, arm) == 0) return false;
+    try {
+      return rx_.has_come(arm);
+    } catch (...) {
+      throw UpstreamFailed{std::current_exception()};
+    }
+  }
+
   Receiver<T> rx_;
   unsigned taken_ = 0;
 };
@@ -251,8 +261,10 @@ struct FromReceiver : SourceTag {
   template <class Out, class Push>
   void feed(const Out& out, Push push) {
     Inlet<T> in{std::move(rx)};
-    while (std::optional<T> value = in.next(out))
-      if (!push(*std::move(value))) return;
+    for (;;) {
+      typename Inlet<T>::Slot slot;
+      if (!in.next(out, slot) || !push(detail::take_out<T>(*slot))) return;
+    }
   }
 
   Receiver<T> rx;

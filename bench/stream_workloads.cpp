@@ -1,0 +1,72 @@
+// Streams: a pipeline of ten stages, fused and not.
+#include "workloads.hpp"
+
+#include <weft/weft.hpp>
+
+#include <cstdint>
+
+namespace weft::bench {
+namespace {
+
+using Value = std::uint64_t;
+
+constexpr int kStages = 10;
+
+constexpr auto step = [](Value v) { return v + 1; };
+
+// ── W22 ─────────────────────────────────────────────────────────────────────────────────────────
+
+// All ten in one fiber.
+void fused(long items) {
+  Value sum = 0;
+  const double s = seconds([&] {
+    nursery([&](Nursery& n) {
+      Channel<Value> in{128};
+      n.spawn([tx = std::move(in.tx), items] {
+        for (long i = 0; i < items; ++i)
+          if (!tx.send(static_cast<Value>(i))) return;
+      });
+      const auto five = map(step) | map(step) | map(step) | map(step) | map(step);
+      stream(n, std::move(in.rx)) | five | five | buffer(128) |
+          for_each([&sum](Value v) { sum += v; });
+    });
+  });
+  const auto count = static_cast<Value>(items);
+  expect(sum == count * (count - 1) / 2 + count * kStages, "pipeline, fused");
+  emit("pipe_fused", each(s, items * kStages), "ns");
+}
+
+// Each in its own, with room for 128 values before the next.
+void unfused(long items) {
+  Value sum = 0;
+  const double s = seconds([&] {
+    nursery([&](Nursery& n) {
+      Channel<Value> in{128};
+      n.spawn([tx = std::move(in.tx), items] {
+        for (long i = 0; i < items; ++i)
+          if (!tx.send(static_cast<Value>(i))) return;
+      });
+      Receiver<Value> rx = std::move(in.rx);
+      for (int i = 0; i < kStages; ++i)
+        rx = stream(n, std::move(rx)) | map(step) | buffer(128) | out();
+      while (const auto v = rx.recv()) sum += *v;
+    });
+  });
+  const auto count = static_cast<Value>(items);
+  expect(sum == count * (count - 1) / 2 + count * kStages, "pipeline");
+  emit("pipe_stages", each(s, items * kStages), "ns");
+}
+
+}  // namespace
+
+bool run_stream_workload(std::string_view workload) {
+  if (workload == "pipeline") {
+    fused(scaled(1'000'000));
+    unfused(scaled(1'000'000));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace weft::bench

@@ -302,8 +302,9 @@ class Receiver {
   [[nodiscard, gnu::always_inline]] std::optional<T> recv() const {
     std::optional<detail::CellOf<T>> value;
     if (!state().recv(value)) [[unlikely]] state_->throw_error();
-    if constexpr (detail::kBoxed<T>) return detail::unboxed(value);
-    else return value;
+    // Part by part: a copy of the whole would read it before its parts have left the store buffer.
+    if (!value) return std::nullopt;
+    return std::optional<T>{detail::take_out<T>(*value)};
   }
 
   // Without waiting: value, empty or closed.

@@ -15,6 +15,8 @@
 
 #include <weft/stream/ends.hpp>
 #include <weft/stream/flow.hpp>
+#include <weft/stream/grouping.hpp>
 #include <weft/stream/sources.hpp>
 #include <weft/stream/stage.hpp>
 #include <weft/stream/steps.hpp>
+#include <weft/stream/timed.hpp>

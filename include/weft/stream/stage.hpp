@@ -185,6 +185,8 @@ template <class T, class Body>
 //   void finish(emit)                 optional: the input has ended
 //   bool exhausted() const            optional: it wants none at all
 //
+// `emit` also has gone() and on_gone(), as an outlet: one that makes much of one value asks it.
+//
 // Values into a run of steps, one after another.
 template <class Steps, class Out>
 class Run {
@@ -225,6 +227,8 @@ class Run {
     [[gnu::always_inline]] bool operator()(V&& value) const {
       return run.template push<I>(std::forward<V>(value));
     }
+    [[nodiscard]] bool gone() const { return run.out_.gone(); }
+    [[nodiscard]] auto on_gone() const noexcept { return run.out_.on_gone(); }
   };
 
   Steps& steps_;
@@ -270,13 +274,18 @@ struct FromReceiver : SourceTag {
   Receiver<T> rx;
 };
 
-// What a source that never waits asks now and then: true, go on. Cancel point.
+// What one that never waits asks before each value: true, go on. It gives way now and then: if
+// nothing comes out at the other end, nobody else does. Cancel point.
 class Pace {
  public:
   template <class Out>
   [[nodiscard]] bool operator()(const Out& out) {
-    this_fiber::checkpoint();
-    return (++count_ & 63) != 0 || !out.gone();
+    if ((++count_ & 63) != 0) [[likely]] {
+      this_fiber::checkpoint();
+      return true;
+    }
+    this_fiber::yield();
+    return !out.gone();
   }
 
  private:

@@ -16,7 +16,12 @@
 #include <weft/stream/ends.hpp>
 #include <weft/stream/flow.hpp>
 #include <weft/stream/grouping.hpp>
+#include <weft/stream/joining.hpp>
+#include <weft/stream/par_map.hpp>
+#include <weft/stream/rpc.hpp>
+#include <weft/stream/sinks.hpp>
 #include <weft/stream/sources.hpp>
+#include <weft/stream/splitting.hpp>
 #include <weft/stream/stage.hpp>
 #include <weft/stream/steps.hpp>
 #include <weft/stream/timed.hpp>

@@ -40,6 +40,7 @@ void fork_join(Page& page);
 void cancelling(Page& page);
 void events(Page& page);
 void channels(Page& page);
+void streams(Page& page);
 void overflow(Page& page);
 void simulation(Page& page);
 void deadlock(Page& page);

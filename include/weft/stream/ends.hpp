@@ -101,7 +101,7 @@ template <class Result, class F>
 [[nodiscard]] inline auto count() noexcept { return stream_detail::Count{}; }
 // Receives all, for what the stages do meanwhile.
 [[nodiscard]] inline auto drain() noexcept {
-  return for_each([](auto&&) {});
+  return for_each(stream_detail::Ignore{});
 }
 
 // Sends them to a channel, from a fiber of the nursery. Other senders keep the channel open; an

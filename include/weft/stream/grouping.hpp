@@ -235,10 +235,6 @@ struct Quantize : StepTag {
   F on_rest;
 };
 
-struct Ignore {
-  void operator()(const auto&) const noexcept {}
-};
-
 }  // namespace stream_detail
 
 // The elements of what f(value) returns, for each value, in order. That is a range; its elements

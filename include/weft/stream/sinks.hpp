@@ -41,10 +41,6 @@ struct Sink : EndTag {
   F f;
 };
 
-struct Ignore {
-  template <class T>
-  void operator()(T&&) const noexcept {}
-};
 template <class T>
 struct StoreIn {
   T* latest;

@@ -48,6 +48,10 @@ struct UpstreamFailed {
   std::exception_ptr error;
 };
 
+struct Ignore {
+  void operator()(const auto&) const noexcept {}
+};
+
 // Where the values of a stage go.
 template <class T>
 class Outlet {

@@ -246,7 +246,7 @@ concept Hashable = std::equality_comparable<T> && requires(const T& value) {
   { std::hash<T>{}(value) } -> std::convertible_to<std::size_t>;
 };
 template <class T>
-concept Ordered = requires(const T& a, const T& b) {
+concept Sortable = requires(const T& a, const T& b) {
   { a < b } -> std::convertible_to<bool>;
 };
 
@@ -259,7 +259,7 @@ struct Distinct : StepTag {
   template <class In>
   struct Bound {
     static_assert(std::copy_constructible<In>, "distinct: values are remembered, as copies");
-    static_assert(Hashable<In> || Ordered<In>,
+    static_assert(Hashable<In> || Sortable<In>,
                   "distinct: values must have a std::hash and ==, or an order");
     using Out = In;
     template <class Emit>

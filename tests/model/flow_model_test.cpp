@@ -1,4 +1,5 @@
-// Explores every model of channels, select, broadcast and watch. Each prints executions and how far it got.
+// Explores every model of channels, select, broadcast and watch. Each prints executions and how far
+// it got.
 #include "feed_models.hpp"
 #include "flow_models.hpp"
 #include "model_suite.hpp"

@@ -694,26 +694,32 @@ TEST(Broadcast, WorkersAndThreadsAddUp) {
 // Ends come and go while others send, close and receive.
 TEST(Broadcast, EndsRace) {
   on_workers({2U, 4U}, [] {
-    for (int round = 0; round < (arch::kTsan ? 50 : 300); ++round) {
+    std::atomic<int> received{0};
+    for (int round = 0; round < (arch::kTsan ? 200 : 2'000); ++round) {
       Broadcast<Counted> b{2};
       nursery([&](Nursery& n) {
+        n.spawn([b] {
+          for (int i = 0; i < 3; ++i) {
+            static_cast<void>(b.subscribe().try_recv());
+            this_fiber::yield();
+          }
+          b.close();
+        });
         for (int i = 0; i < 2; ++i)
           n.spawn([b] {
-            for (int v = 0; v < 5; ++v) b.send(Counted{v});
+            for (int v = 0; v < 5 && b.send(Counted{v}); ++v) this_fiber::yield();
           });
         for (int i = 0; i < 3; ++i)
-          n.spawn([rx = b.subscribe()]() mutable {
+          n.spawn([&received, rx = b.subscribe()]() mutable {
             const auto copy = rx;
             static_cast<void>(copy.try_recv());
             rx.drop();
-            while (copy.recv()) {}
+            while (copy.recv()) ++received;
           });
-        n.spawn([b = std::move(b)] {
-          for (int i = 0; i < 3; ++i) static_cast<void>(b.subscribe().try_recv());
-          b.close();
-        });
+        b.drop();
       });
     }
+    EXPECT_GT(received, 0);
   });
   EXPECT_EQ(Counted::alive, 0);
 }

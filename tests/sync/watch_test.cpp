@@ -4,6 +4,7 @@
 #include <weft/cancel.hpp>
 #include <weft/core/error.hpp>
 #include <weft/engine.hpp>
+#include <weft/event.hpp>
 #include <weft/nursery.hpp>
 #include <weft/select.hpp>
 #include <weft/sim.hpp>
@@ -304,20 +305,30 @@ TEST(Watch, NoUpdateIsLost) {
 }
 
 TEST(Watch, ASetWaitsForAnUpdate) {
-  on_both_engines([] {
+  everywhere([] {
     Watch<int> w{0};
+    Event begun;
+    Event go_on;
+    std::atomic<bool> done{false};
     nursery([&](Nursery& n) {
       n.spawn([&] {
-        w.update([](int& v) {
-          sleep_for(1ms);
+        w.update([&](int& v) {
+          begun.set();
+          go_on.wait();
           v += 1;
         });
       });
+      begun.wait();
+      n.spawn([&] {
+        EXPECT_TRUE(w.set(10));
+        done = true;
+      });
       let_others_block();
       EXPECT_EQ(w.get(), 0);  // looking does not wait
-      EXPECT_TRUE(w.set(10));
-      EXPECT_EQ(w.get(), 10);
+      EXPECT_FALSE(done);
+      go_on.set();
     });
+    EXPECT_EQ(w.get(), 10);
   });
 }
 

@@ -1,6 +1,7 @@
 // All of weft.
 #pragma once
 
+#include <weft/broadcast.hpp>
 #include <weft/cancel.hpp>
 #include <weft/channel.hpp>
 #include <weft/engine.hpp>
@@ -16,3 +17,4 @@
 #include <weft/sync.hpp>
 #include <weft/this_fiber.hpp>
 #include <weft/time.hpp>
+#include <weft/watch.hpp>

@@ -1,4 +1,6 @@
-// Explores every model of channels and select. Each prints executions and how far it got.
+// Explores every model of channels, select, broadcast and watch. Each prints executions and how far
+// it got.
+#include "feed_models.hpp"
 #include "flow_models.hpp"
 #include "model_suite.hpp"
 
@@ -12,6 +14,7 @@ class FlowModels : public ::testing::TestWithParam<CoreModel> {};
 TEST_P(FlowModels, HoldInEveryExecution) { expect_holds(GetParam(), bound_here(GetParam())); }
 
 INSTANTIATE_TEST_SUITE_P(All, FlowModels, ::testing::ValuesIn(chosen(flow_models())), name_of);
+INSTANTIATE_TEST_SUITE_P(Feeds, FlowModels, ::testing::ValuesIn(chosen(feed_models())), name_of);
 
 }  // namespace
 }  // namespace weft::model

@@ -2,6 +2,7 @@
 // at a time. A test passes only if the model that guards against its fault fails.
 #include "brief_lock_models.hpp"
 #include "core_models.hpp"
+#include "feed_models.hpp"
 #include "flow_models.hpp"
 #include "lock_models.hpp"
 #include "scheduler_models.hpp"
@@ -121,6 +122,16 @@ constexpr std::array kGuards{
     Guard{mutant::kQueueHeadUnserved, "writer gives up"},
     Guard{mutant::kTurnToNobody, "turn against cancel"},
     Guard{mutant::kArrivalStays, "arrival against cancel"},
+    Guard{mutant::kNewsUntold, "send against a parking subscriber"},
+    Guard{mutant::kNewsOverlooked, "send against a subscriber's select"},
+    Guard{mutant::kFeedEndUntold, "close against a parking subscriber"},
+    Guard{mutant::kFeedEndOverlooked, "close against a subscriber's select"},
+    Guard{mutant::kSubscriberCountedLate, "subscribe against a send"},
+    Guard{mutant::kNoteHeldLate, "lag against a recv"},
+    Guard{mutant::kNoteDroppedRelaxed, "lag against a recv"},
+    Guard{mutant::kLagUnnoticed, "lag against a recv"},
+    Guard{mutant::kRingEmptiedLate, "last subscriber against a send"},
+    Guard{mutant::kUpdatesMeet, "two updates"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 
@@ -141,6 +152,7 @@ std::optional<SchedulerModel> find(const char* name) {
   if (const auto found = find(structure_models(), name)) return found;
   if (const auto found = find(lock_models(), name)) return found;
   if (const auto found = find(flow_models(), name)) return found;
+  if (const auto found = find(feed_models(), name)) return found;
   return find(std::span<const SchedulerModel>{kLockModels}, name);
 }
 

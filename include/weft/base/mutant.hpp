@@ -109,6 +109,16 @@ inline constexpr Switch kTurnToNobody{81};
 inline constexpr Switch kArrivalStays{82};
 inline constexpr Switch kKeptSleeperUnfenced{90};
 inline constexpr Switch kKeptUnlockForgetsSleeper{91};
+inline constexpr Switch kNewsUntold{100};
+inline constexpr Switch kNewsOverlooked{101};
+inline constexpr Switch kFeedEndUntold{102};
+inline constexpr Switch kFeedEndOverlooked{103};
+inline constexpr Switch kSubscriberCountedLate{104};
+inline constexpr Switch kNoteHeldLate{105};
+inline constexpr Switch kNoteDroppedRelaxed{106};
+inline constexpr Switch kLagUnnoticed{107};
+inline constexpr Switch kRingEmptiedLate{108};
+inline constexpr Switch kUpdatesMeet{109};
 
 struct Mutant {
   int id;
@@ -281,6 +291,28 @@ inline constexpr std::array kMutants{
            "explorer: deadlock"},
     Mutant{91, "kKeptUnlockForgetsSleeper", "the release of a kept lock wakes nobody",
            "explorer: deadlock"},
+    Mutant{100, "kNewsUntold", "a value is sent, and nobody who waits for it is woken",
+           "explorer: deadlock"},
+    Mutant{101, "kNewsOverlooked", "a subscriber lists itself although there is something new",
+           "explorer: deadlock"},
+    Mutant{102, "kFeedEndUntold", "a broadcast is closed, and nobody who waits is woken",
+           "explorer: deadlock"},
+    Mutant{103, "kFeedEndOverlooked", "a subscriber lists itself although the broadcast was closed",
+           "explorer: deadlock"},
+    Mutant{104, "kSubscriberCountedLate",
+           "a subscriber takes its place first, and is counted later",
+           "explorer: a value is not kept for it"},
+    Mutant{105, "kNoteHeldLate", "a value is held by its reader after the lock is released",
+           "explorer: use after free"},
+    Mutant{106, "kNoteDroppedRelaxed", "the holders of a value part by a relaxed count",
+           "explorer: use after free"},
+    Mutant{107, "kLagUnnoticed", "a subscriber that was overtaken reads on where it was",
+           "explorer: values out of order"},
+    Mutant{108, "kRingEmptiedLate",
+           "the last subscriber empties the ring after the lock is released",
+           "explorer: race on the ring"},
+    Mutant{109, "kUpdatesMeet", "two updates of a watch run at the same time",
+           "explorer: an update is lost"},
 };
 
 }  // namespace weft::mutant

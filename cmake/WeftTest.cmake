@@ -24,6 +24,19 @@ else()
   find_package(GTest REQUIRED)
 endif()
 
+# ccache refuses what has to do with precompiled headers unless it is told that macros which only
+# the command line defines, and __TIME__, may be taken on trust. Nothing of ours uses either.
+set(weft_pch_launcher ${CMAKE_CXX_COMPILER_LAUNCHER})
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
+  list(PREPEND weft_pch_launcher env CCACHE_SLOPPINESS=pch_defines,time_macros)
+endif()
+
+# weft_precompile_headers(<target> <arguments of target_precompile_headers>...)
+function(weft_precompile_headers target)
+  target_precompile_headers(${target} ${ARGN})
+  set_property(TARGET ${target} PROPERTY CXX_COMPILER_LAUNCHER ${weft_pch_launcher})
+endfunction()
+
 # Sets `result` to whether this build wants a test with the given labels.
 function(weft_wants_labels result)
   set(wanted TRUE)
@@ -87,12 +100,13 @@ function(weft_test_program name)
 endfunction()
 
 # weft_test(<name> SOURCES ... [LABELS ...] [TIMEOUT seconds] [LIBRARIES ...] [DEFINITIONS ...]
-#           [ENVIRONMENT NAME=value ...] [SERIAL])
+#           [OPTIONS ...] [ENVIRONMENT NAME=value ...] [SERIAL])
 # A GoogleTest program on the library. TIMEOUT is each TEST's limit; SERIAL keeps the machine free
-# of other tests meanwhile.
+# of other tests meanwhile. The precompiled header of weft_test_parts is for programs compiled as
+# they are: one with DEFINITIONS or OPTIONS of its own does without.
 function(weft_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg
-    "SERIAL" "TIMEOUT" "SOURCES;LABELS;LIBRARIES;DEFINITIONS;ENVIRONMENT")
+    "SERIAL" "TIMEOUT" "SOURCES;LABELS;LIBRARIES;DEFINITIONS;OPTIONS;ENVIRONMENT")
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
@@ -104,6 +118,10 @@ function(weft_test name)
     SOURCES ${arg_SOURCES} $<TARGET_OBJECTS:weft_test_parts>
     LIBRARIES ${arg_LIBRARIES} weft_test_main
     DEFINITIONS ${arg_DEFINITIONS})
+  target_compile_options(${name} PRIVATE ${arg_OPTIONS})
+  if(NOT arg_DEFINITIONS AND NOT arg_OPTIONS)
+    weft_precompile_headers(${name} REUSE_FROM weft_test_parts)
+  endif()
   weft_register_gtest(${name})
 endfunction()
 

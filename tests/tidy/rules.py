@@ -42,6 +42,8 @@ PUBLIC_HEADERS = {
     "file": "net",
     "net": "net",
     "process": "net",
+    "ordered_tasks": "stream",
+    "pool": "stream",
     "stream": "stream",
     "engine": "engine",
     "sim": "engine",

@@ -109,6 +109,12 @@ inline constexpr Switch kTurnToNobody{81};
 inline constexpr Switch kArrivalStays{82};
 inline constexpr Switch kKeptSleeperUnfenced{90};
 inline constexpr Switch kKeptUnlockForgetsSleeper{91};
+inline constexpr Switch kTwoAdvance{110};
+inline constexpr Switch kAdvanceLooksOnce{111};
+inline constexpr Switch kEndBeforeLastResult{112};
+inline constexpr Switch kCloseLeavesSubmitters{113};
+inline constexpr Switch kPlaceBeforeResource{114};
+inline constexpr Switch kIdleAfterClose{115};
 
 struct Mutant {
   int id;
@@ -281,6 +287,18 @@ inline constexpr std::array kMutants{
            "explorer: deadlock"},
     Mutant{91, "kKeptUnlockForgetsSleeper", "the release of a kept lock wakes nobody",
            "explorer: deadlock"},
+    Mutant{110, "kTwoAdvance", "two tasks send the results of ordered tasks at a time",
+           "explorer: results out of order"},
+    Mutant{111, "kAdvanceLooksOnce", "who sends a result does not look for the one behind it",
+           "explorer: deadlock"},
+    Mutant{112, "kEndBeforeLastResult", "close() ends the results while the last one is being sent",
+           "explorer: a result is lost"},
+    Mutant{113, "kCloseLeavesSubmitters", "close() does not tell those who wait to submit",
+           "explorer: deadlock"},
+    Mutant{114, "kPlaceBeforeResource", "a lease frees its place before its resource is gone",
+           "explorer: more alive than places"},
+    Mutant{115, "kIdleAfterClose", "a resource is kept by a pool that is closed",
+           "explorer: leak"},
 };
 
 }  // namespace weft::mutant

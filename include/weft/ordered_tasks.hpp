@@ -141,8 +141,8 @@ class TaskLine {
   void advance_and_unlock() noexcept {
     if (advancing_.read() && !mutant::kTwoAdvance) return lock_.unlock();
     advancing_.write(true);
-    while (std::optional<Outcome> outcome = pop_known()) {
-      const bool spawned = was_spawned_;
+    bool spawned = false;
+    while (std::optional<Outcome> outcome = pop_known(spawned)) {
       lock_.unlock();
       // The channel has room for all who have a place. It refuses if nobody is left to receive.
       if (spawned) static_cast<void>(tx_.try_send(std::move(*outcome)));
@@ -156,11 +156,11 @@ class TaskLine {
     if (over) tx_.close();
   }
   // Under the lock.
-  std::optional<Outcome> pop_known() noexcept {
+  std::optional<Outcome> pop_known(bool& spawned) noexcept {
     const std::uint64_t number = next_.read();
     Slot& head = slot(number);
     if (!head.outcome || head.start == Start::pending) return std::nullopt;
-    was_spawned_ = head.start == Start::spawned;
+    spawned = head.start == Start::spawned;
     std::optional<Outcome> outcome{std::move(*head.outcome)};
     head.outcome.reset();
     head.start = Start::pending;
@@ -172,7 +172,6 @@ class TaskLine {
   mutable Lock lock_;                // protects all below
   Var<bool> closed_{false};
   Var<bool> advancing_{false};
-  bool was_spawned_ = false;         // what pop_known() returned
   Var<std::uint64_t> admitted_{0};   // so many tasks,
   Var<std::uint64_t> next_{0};       // and so many of them sent
   std::vector<Slot> slots_;

@@ -138,14 +138,14 @@ class PoolState {
     return made;
   }
   void take_back(Held* held) noexcept {
-    if (mutant::kPlaceBeforeResource) places_.put();
     // Its destructor comes last: whoever gets the place finds the resource idle, or gone.
-    PoolPlace place{mutant::kPlaceBeforeResource ? nullptr : &places_};
+    const PoolPlace place{&places_};
     const auto reset = [&] { options_.on_reset(held->value); };
     if (closed() || (options_.on_reset && !quietly(reset)) || !push(held)) destroy(held);
   }
   void discard(Held* held) noexcept {
-    const PoolPlace place{&places_};
+    std::optional<PoolPlace> place{&places_};
+    if (mutant::kPlaceBeforeResource) place.reset();
     destroy(held);
   }
   bool close() noexcept {

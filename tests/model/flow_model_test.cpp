@@ -1,6 +1,8 @@
-// Explores every model of channels and select. Each prints executions and how far it got.
+// Explores every model of channels, select, ordered tasks and pools. Each prints executions and how
+// far it got.
 #include "flow_models.hpp"
 #include "model_suite.hpp"
+#include "pool_models.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,6 +14,7 @@ class FlowModels : public ::testing::TestWithParam<CoreModel> {};
 TEST_P(FlowModels, HoldInEveryExecution) { expect_holds(GetParam(), bound_here(GetParam())); }
 
 INSTANTIATE_TEST_SUITE_P(All, FlowModels, ::testing::ValuesIn(chosen(flow_models())), name_of);
+INSTANTIATE_TEST_SUITE_P(Pools, FlowModels, ::testing::ValuesIn(chosen(pool_models())), name_of);
 
 }  // namespace
 }  // namespace weft::model

@@ -4,6 +4,7 @@
 #include "core_models.hpp"
 #include "flow_models.hpp"
 #include "lock_models.hpp"
+#include "pool_models.hpp"
 #include "scheduler_models.hpp"
 #include "structure_models.hpp"
 
@@ -121,6 +122,12 @@ constexpr std::array kGuards{
     Guard{mutant::kQueueHeadUnserved, "writer gives up"},
     Guard{mutant::kTurnToNobody, "turn against cancel"},
     Guard{mutant::kArrivalStays, "arrival against cancel"},
+    Guard{mutant::kTwoAdvance, "results in order"},
+    Guard{mutant::kAdvanceLooksOnce, "results in order"},
+    Guard{mutant::kEndBeforeLastResult, "close against the last result"},
+    Guard{mutant::kCloseLeavesSubmitters, "close against a submitter"},
+    Guard{mutant::kPlaceBeforeResource, "lease is discarded"},
+    Guard{mutant::kIdleAfterClose, "lease against close"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 
@@ -141,6 +148,7 @@ std::optional<SchedulerModel> find(const char* name) {
   if (const auto found = find(structure_models(), name)) return found;
   if (const auto found = find(lock_models(), name)) return found;
   if (const auto found = find(flow_models(), name)) return found;
+  if (const auto found = find(pool_models(), name)) return found;
   return find(std::span<const SchedulerModel>{kLockModels}, name);
 }
 

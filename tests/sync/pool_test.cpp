@@ -503,7 +503,7 @@ void everything(std::size_t capacity, int users, int rounds) {
                   else this_fiber::yield();
                   break;
                 default:
-                  select(pool.on_acquire([&](Lease<Thing> lease) { use(std::move(lease), chance); }),
+                  select(pool.on_acquire([&](Lease<Thing> l) { use(std::move(l), chance); }),
                          after(patience));
               }
             } catch (const std::runtime_error&) {

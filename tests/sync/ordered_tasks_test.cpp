@@ -484,7 +484,6 @@ TEST(OrderedTasks, SubmitToANurseryThatIsClosedThrows) {
 TEST(OrderedTasks, WhoGivesUpLosesNothing) {
   everywhere([] {
     constexpr int kTasks = 20;
-    std::atomic<int> next_number{0};
     std::vector<int> got;
     nursery([&](Nursery& n) {
       const OrderedTasks<int> o{n, 2};

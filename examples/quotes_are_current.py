@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fails unless every block of C++ in a document is, word for word, a part of its program.
 
-usage: quotes_are_current.py DOCUMENT PROGRAM [DOCUMENT PROGRAM ...]
+usage: quotes_are_current.py DOCUMENT PROGRAM[,PROGRAM...] [DOCUMENT PROGRAM ...]
 """
 
 import pathlib
@@ -12,7 +12,7 @@ import sys
 def strange_blocks(document, program):
     """The blocks of `document` that `program` does not contain, each with its line number."""
     text = pathlib.Path(document).read_text()
-    source = "\n" + pathlib.Path(program).read_text()
+    source = "".join("\n" + pathlib.Path(part).read_text() for part in program.split(","))
     blocks = list(re.finditer(r"^```cpp\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
     if not blocks:
         yield 1, "(there is no block of C++ at all)\n"

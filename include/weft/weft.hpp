@@ -10,6 +10,8 @@
 #include <weft/future.hpp>
 #include <weft/inspect.hpp>
 #include <weft/nursery.hpp>
+#include <weft/ordered_tasks.hpp>
+#include <weft/pool.hpp>
 #include <weft/select.hpp>
 #include <weft/sim.hpp>
 #include <weft/stream.hpp>

@@ -1,8 +1,9 @@
-// Explores every model of channels, select, broadcast and watch. Each prints executions and how far
-// it got.
+// Explores every model of channels, select, broadcast, watch, ordered tasks and pools. Each prints
+// executions and how far it got.
 #include "feed_models.hpp"
 #include "flow_models.hpp"
 #include "model_suite.hpp"
+#include "pool_models.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,6 +16,7 @@ TEST_P(FlowModels, HoldInEveryExecution) { expect_holds(GetParam(), bound_here(G
 
 INSTANTIATE_TEST_SUITE_P(All, FlowModels, ::testing::ValuesIn(chosen(flow_models())), name_of);
 INSTANTIATE_TEST_SUITE_P(Feeds, FlowModels, ::testing::ValuesIn(chosen(feed_models())), name_of);
+INSTANTIATE_TEST_SUITE_P(Pools, FlowModels, ::testing::ValuesIn(chosen(pool_models())), name_of);
 
 }  // namespace
 }  // namespace weft::model

@@ -5,6 +5,7 @@
 #include "feed_models.hpp"
 #include "flow_models.hpp"
 #include "lock_models.hpp"
+#include "pool_models.hpp"
 #include "scheduler_models.hpp"
 #include "structure_models.hpp"
 
@@ -132,6 +133,12 @@ constexpr std::array kGuards{
     Guard{mutant::kLagUnnoticed, "lag against a recv"},
     Guard{mutant::kRingEmptiedLate, "last subscriber against a send"},
     Guard{mutant::kUpdatesMeet, "two updates"},
+    Guard{mutant::kTwoAdvance, "results in order"},
+    Guard{mutant::kAdvanceLooksOnce, "results in order"},
+    Guard{mutant::kEndBeforeLastResult, "close against the last result"},
+    Guard{mutant::kCloseLeavesSubmitters, "close against a submitter"},
+    Guard{mutant::kPlaceBeforeResource, "lease is discarded"},
+    Guard{mutant::kIdleAfterClose, "lease against close"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 
@@ -153,6 +160,7 @@ std::optional<SchedulerModel> find(const char* name) {
   if (const auto found = find(lock_models(), name)) return found;
   if (const auto found = find(flow_models(), name)) return found;
   if (const auto found = find(feed_models(), name)) return found;
+  if (const auto found = find(pool_models(), name)) return found;
   return find(std::span<const SchedulerModel>{kLockModels}, name);
 }
 

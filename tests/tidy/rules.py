@@ -44,6 +44,8 @@ PUBLIC_HEADERS = {
     "file": "net",
     "net": "net",
     "process": "net",
+    "ordered_tasks": "stream",
+    "pool": "stream",
     "stream": "stream",
     "engine": "engine",
     "sim": "engine",

@@ -119,6 +119,12 @@ inline constexpr Switch kNoteDroppedRelaxed{106};
 inline constexpr Switch kLagUnnoticed{107};
 inline constexpr Switch kRingEmptiedLate{108};
 inline constexpr Switch kUpdatesMeet{109};
+inline constexpr Switch kTwoAdvance{110};
+inline constexpr Switch kAdvanceLooksOnce{111};
+inline constexpr Switch kEndBeforeLastResult{112};
+inline constexpr Switch kCloseLeavesSubmitters{113};
+inline constexpr Switch kPlaceBeforeResource{114};
+inline constexpr Switch kIdleAfterClose{115};
 
 struct Mutant {
   int id;
@@ -313,6 +319,18 @@ inline constexpr std::array kMutants{
            "explorer: race on the ring"},
     Mutant{109, "kUpdatesMeet", "two updates of a watch run at the same time",
            "explorer: an update is lost"},
+    Mutant{110, "kTwoAdvance", "two tasks send the results of ordered tasks at a time",
+           "explorer: results out of order"},
+    Mutant{111, "kAdvanceLooksOnce", "who sends a result does not look for the one behind it",
+           "explorer: deadlock"},
+    Mutant{112, "kEndBeforeLastResult", "close() ends the results while the last one is being sent",
+           "explorer: a result is lost"},
+    Mutant{113, "kCloseLeavesSubmitters", "close() does not tell those who wait to submit",
+           "explorer: deadlock"},
+    Mutant{114, "kPlaceBeforeResource", "a lease frees its place before its resource is gone",
+           "explorer: more alive than places"},
+    Mutant{115, "kIdleAfterClose", "a resource is kept by a pool that is closed",
+           "explorer: leak"},
 };
 
 }  // namespace weft::mutant

@@ -12,6 +12,7 @@ MAY_INCLUDE = {
     "scope": {"scope", "core", "base"},
     "net": {"net", "core", "base"},
     "stream": {"stream", "sync", "scope", "core"},
+    "csp": {"csp", "stream", "sync", "scope", "core"},
     "engine": {"engine", "core", "arch", "base"},
     "inspect": {"inspect", "engine", "core"},
 }
@@ -45,6 +46,7 @@ PUBLIC_HEADERS = {
     "net": "net",
     "process": "net",
     "stream": "stream",
+    "csp": "csp",
     "engine": "engine",
     "sim": "engine",
     "inspect": "inspect",

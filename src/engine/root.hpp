@@ -68,6 +68,7 @@ class Root : public Home {
   }
   void child_cancelled() noexcept override {}
   void children_ended(std::size_t count) noexcept override { count_.leave(count); }
+  [[nodiscard]] bool child_added() noexcept override { return count_.admit(); }
   [[nodiscard]] std::string_view name() const noexcept override { return "root"; }
   [[nodiscard]] const Fiber* owner() const noexcept override { return nullptr; }
   [[nodiscard]] NurseryState state() const noexcept override {

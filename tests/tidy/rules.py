@@ -12,6 +12,7 @@ MAY_INCLUDE = {
     "scope": {"scope", "core", "base"},
     "net": {"net", "core", "base"},
     "stream": {"stream", "sync", "scope", "core"},
+    "csp": {"csp", "stream", "sync", "scope", "core"},
     "engine": {"engine", "core", "arch", "base"},
     "inspect": {"inspect", "engine", "core"},
 }
@@ -47,6 +48,7 @@ PUBLIC_HEADERS = {
     "ordered_tasks": "stream",
     "pool": "stream",
     "stream": "stream",
+    "csp": "csp",
     "engine": "engine",
     "sim": "engine",
     "inspect": "inspect",

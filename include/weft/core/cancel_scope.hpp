@@ -189,6 +189,8 @@ class Home : public CancelScope {
   virtual void child_cancelled() noexcept = 0;
   // The last thing a fiber does for its home. *this may be gone when it returns.
   virtual void children_ended(std::size_t count) noexcept = 0;
+  // The root's spawn(): one more child, on behalf of one that lives. False: takes none this way.
+  [[nodiscard]] virtual bool child_added() noexcept { return false; }
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   // The fiber whose block this is; null: the engine's root.
   [[nodiscard]] virtual const Fiber* owner() const noexcept = 0;

@@ -391,15 +391,15 @@ TEST_F(RpcTest, AServerThatIsGone) {
     });
     client.drop();
     // One that gives a request up.
-    auto [other, requests] = rpc<Item, Item>();
-    nursery([&, rx = std::move(requests)](Nursery& n) {
-      n.spawn([&rx] {
+    auto ends = rpc<Item, Item>();
+    nursery([&](Nursery& n) {
+      n.spawn([rx = std::move(ends.requests)] {
         for (auto request : rx)
           if (request.value.n != 0) static_cast<void>(request.reply(request.value));
       });
-      EXPECT_THROW(static_cast<void>(other.call(Item{0})), RpcServerGone);
-      EXPECT_EQ(other.call(Item{5}), Item{5});
-      other.drop();
+      EXPECT_THROW(static_cast<void>(ends.client.call(Item{0})), RpcServerGone);
+      EXPECT_EQ(ends.client.call(Item{5}), Item{5});
+      ends.client.drop();
     });
   });
 }

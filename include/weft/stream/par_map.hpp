@@ -1,27 +1,35 @@
 // par_map: a function that takes its time, for several values at once.
 //
-// One fiber of the caller's nursery leads `width` workers in a nursery of its own. They receive
-// the input and send the output themselves: there is nobody between who would have to be waited
-// for.
+// One fiber of the caller's nursery leads `width` workers in a nursery of its own. Unordered, they
+// receive the input and send the output themselves, and it only waits for them. In order, it
+// numbers the values and hands them out; who puts the result that the others wait for sends those
+// that are there.
 //
-// In order, the workers stand in a ring. Two turns go around it: who has the first may receive,
-// who has the second may send. So worker i has every width-th value, in and out; a slow one holds
-// back those that are done before it, which is the bound on values that are held.
+// A worker must not wait for a slower one while there is something to do. It would be woken where
+// that one runs, and all would gather on one core: hence a generous number of results that are held
+// back.
 //
-// Rejected:  a fiber for each value (a spawn, a future and a queue of them: more than the turns
-//            cost); sequence numbers and a fiber that sorts (two more channels on the way).
+// Rejected:  a fiber for each value (a spawn, a future and a queue of them); workers in a ring who
+//            take and give in turns, or as many held results as workers (less per value, but of two
+//            cores only one had work, with 10 us for each); a second fiber that sorts (one more
+//            channel on the way).
 #pragma once
 
+#include <weft/mutex.hpp>
 #include <weft/semaphore.hpp>
 #include <weft/stream/stage.hpp>
 
+#include <deque>
 #include <functional>
 #include <stdexcept>
-#include <vector>
 
 namespace weft {
 
 namespace stream_detail {
+
+// Results that wait for a slower one before them: some milliseconds of work, as long as a core may
+// be somebody else's.
+inline constexpr std::size_t kHeldBack = 512;
 
 // What the workers share.
 template <class T, class R, class F>
@@ -63,7 +71,8 @@ struct Unordered {
   static constexpr const char* kName = "par_map_unordered";
 
   Unordered(Team<T, R, F> of, std::size_t) : team(of) {}
-  void work(std::size_t) {
+  void lead() {}
+  void work() {
     while (std::optional<T> value = team.next())
       if (!team.give(R(std::invoke(team.f, *std::move(value))))) return;
   }
@@ -72,40 +81,80 @@ struct Unordered {
 };
 
 template <class T, class R, class F>
-struct Ordered {
+class Ordered {
+ public:
   static constexpr const char* kName = "par_map";
 
-  Ordered(Team<T, R, F> of, std::size_t width) : team(of), turns(width) {
-    turns[0].to_take.release();
-    turns[0].to_give.release();
+  explicit Ordered(Team<T, R, F> of, std::size_t width) : team_(of), places_(kHeldBack + width) {}
+
+  void lead() {
+    for (std::size_t number = 0;; ++number) {
+      places_.acquire();
+      std::optional<T> value = team_.next();
+      if (!value || !jobs_.tx.send(Job{number, *std::move(value)})) break;
+    }
+    jobs_.tx.drop();
   }
-  void work(std::size_t i) {
-    Turns& mine = turns[i];
-    Turns& neighbour = turns[i + 1 < turns.size() ? i + 1 : 0];
-    for (;;) {
-      mine.to_take.acquire();
-      std::optional<T> value;
-      if (!ended) value = team.next();
-      ended = !value;
-      neighbour.to_take.release();
-      if (!value) return;
+  void work() {
+    while (std::optional<Job> job = jobs_.rx.recv()) {
       Settled<R> result;
-      result.settle([&] { return R(std::invoke(team.f, *std::move(value))); });
-      value.reset();
-      // An error, too, has its turn: the values before it are out.
-      mine.to_give.acquire();
-      if (!team.give(std::move(result.value()))) return;
-      neighbour.to_give.release();
+      result.settle([&] { return R(std::invoke(team_.f, std::move(job->value))); });
+      const std::size_t number = job->number;
+      job.reset();
+      if (!put(number, std::move(result))) return;
     }
   }
 
-  struct Turns {
-    Semaphore to_take{0};
-    Semaphore to_give{0};
+ private:
+  struct Job {
+    std::size_t number;
+    T value;
   };
-  Team<T, R, F> team;
-  std::vector<Turns> turns;
-  bool ended = false;  // of who has the turn to take
+  struct Held {
+    explicit Held(Mutex& mutex) : of(mutex) { of.lock(); }
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    ~Held() { of.unlock(); }
+    Mutex& of;
+  };
+
+  // Who puts the result that the others wait for sends them all. False: nobody wants any more.
+  bool put(std::size_t number, Settled<R>&& result) {
+    if (!keep(number, std::move(result))) return true;
+    while (std::optional<Settled<R>> next = first()) {
+      if (!team_.give(std::move(next->value()))) return false;
+      places_.release();
+    }
+    return true;
+  }
+  // True: it is ours to send what is there.
+  bool keep(std::size_t number, Settled<R>&& result) {
+    const Held held{mutex_};
+    const std::size_t at = number - sent_;
+    if (at >= results_.size()) results_.resize(at + 1);
+    results_[at].emplace(std::move(result));
+    return !std::exchange(sending_, true);
+  }
+  // The next in order, if it is there; else who puts it sends it.
+  std::optional<Settled<R>> first() {
+    const Held held{mutex_};
+    if (results_.empty() || !results_.front()) {
+      sending_ = false;
+      return std::nullopt;
+    }
+    std::optional<Settled<R>> next = std::move(results_.front());
+    results_.pop_front();
+    ++sent_;
+    return next;
+  }
+
+  Team<T, R, F> team_;
+  Channel<Job> jobs_;
+  Semaphore places_;  // for values between input and output
+  Mutex mutex_;       // of the three below
+  std::deque<std::optional<Settled<R>>> results_;  // from number sent_ on
+  std::size_t sent_ = 0;
+  bool sending_ = false;
 };
 
 template <template <class, class, class> class How, class T, class R, class F>
@@ -115,17 +164,18 @@ struct ParMapBody {
   std::size_t width;
 
   void operator()(Outlet<R>& out) {
-    using Ring = How<T, R, F>;
-    std::optional<Ring> ring;  // outlives the workers
-    nursery({.name = Name{std::string_view{Ring::kName}}}, [&](Nursery& n) {
-      ring.emplace(Team<T, R, F>{rx, out, f, n}, width);
+    using Work = How<T, R, F>;
+    std::optional<Work> work;  // outlives the workers
+    nursery({.name = Name{std::string_view{Work::kName}}}, [&](Nursery& n) {
+      work.emplace(Team<T, R, F>{rx, out, f, n}, width);
       for (std::size_t i = 0; i < width; ++i) {
-        const auto worker = [&workers = *ring, i] {
-          this_fiber::set_name(Name{std::string_view{Ring::kName}});
-          workers.work(i);
+        const auto worker = [&of = *work] {
+          this_fiber::set_name(Name{std::string_view{Work::kName}});
+          of.work();
         };
-        if (!n.try_spawn(worker)) break;  // one of them has ended it all
+        if (!n.try_spawn(worker)) return;  // one of them has ended it all
       }
+      work->lead();
     });
     if (std::exception_ptr error = rx.error()) throw UpstreamFailed{std::move(error)};
   }
@@ -155,9 +205,9 @@ struct ParMap : StageTag {
 }  // namespace stream_detail
 
 // f(value) instead of each value, in their order, for up to `width` values at once. `f` is called
-// by several fibers and may wait. A value whose turn has not come is held back, and counts: at most
-// `width` values are between input and output. If f throws, the stream fails where that value would
-// have been. Throws std::invalid_argument for a width of 0.
+// by several fibers and may wait. Results behind a slow one are held back, up to 512 of them; then
+// the others wait for it. If f throws, the stream fails where that value would have been. Throws
+// std::invalid_argument for a width of 0.
 //
 //   1 2 3 4   ▶ par_map(2, slow_square) ▶   1 4 9 16, in half the time
 template <class F>

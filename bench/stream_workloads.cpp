@@ -1,4 +1,4 @@
-// Streams: a pipeline of ten stages, fused and not.
+// Streams: a pipeline of ten stages, fused and not; work on several values at once.
 #include "workloads.hpp"
 
 #include <weft/weft.hpp>
@@ -57,12 +57,36 @@ void unfused(long items) {
   emit("pipe_stages", each(s, items * kStages), "ns");
 }
 
+// ── W23 ─────────────────────────────────────────────────────────────────────────────────────────
+
+// About 10 us, by its own clock.
+Value ten_microseconds(Value v) {
+  const auto until = RealClock::now() + std::chrono::microseconds{10};
+  while (RealClock::now() < until) {}
+  return v + 1;
+}
+
+void in_parallel(long items) {
+  constexpr std::size_t kWidth = 4;
+  Value next = 0;
+  const double s = seconds([&] {
+    nursery([&](Nursery& n) {
+      stream(n, iota(Value{0}, static_cast<Value>(items))) | par_map(kWidth, ten_microseconds) |
+          for_each([&next](Value v) { expect(v == ++next, "par_map, in order"); });
+    });
+  });
+  expect(next == static_cast<Value>(items), "par_map");
+  emit("par_map", each(s, items), "ns");
+}
+
 }  // namespace
 
 bool run_stream_workload(std::string_view workload) {
   if (workload == "pipeline") {
     fused(scaled(1'000'000));
     unfused(scaled(1'000'000));
+  } else if (workload == "parmap") {
+    in_parallel(scaled(20'000));
   } else {
     return false;
   }

@@ -157,12 +157,12 @@ func pipeline(items int) {
 	const stages = 10
 	t := time.Now()
 	in := make(chan uint64, 128)
-	go func() {
+	go func(first chan<- uint64) {
 		for i := 0; i < items; i++ {
-			in <- uint64(i)
+			first <- uint64(i)
 		}
-		close(in)
-	}()
+		close(first)
+	}(in)
 	for s := 0; s < stages; s++ {
 		from, to := in, make(chan uint64, 128)
 		go func() {

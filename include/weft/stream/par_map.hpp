@@ -27,9 +27,9 @@ namespace weft {
 
 namespace stream_detail {
 
-// Results that wait for a slower one before them: some milliseconds of work, as long as a core may
-// be somebody else's.
-inline constexpr std::size_t kHeldBack = 512;
+// Room in each channel on the way, and half as much as results may wait for a slower one before
+// them: some milliseconds of work, as long as a core may be somebody else's.
+inline constexpr std::size_t kAhead = 256;
 
 // What the workers share.
 template <class T, class R, class F>
@@ -70,7 +70,7 @@ template <class T, class R, class F>
 struct Unordered {
   static constexpr const char* kName = "par_map_unordered";
 
-  Unordered(Team<T, R, F> of, std::size_t) : team(of) {}
+  Unordered(Team<T, R, F> of, std::size_t, std::size_t) : team(of) {}
   void lead() {}
   void work() {
     while (std::optional<T> value = team.next())
@@ -85,7 +85,8 @@ class Ordered {
  public:
   static constexpr const char* kName = "par_map";
 
-  explicit Ordered(Team<T, R, F> of, std::size_t width) : team_(of), places_(kHeldBack + width) {}
+  Ordered(Team<T, R, F> of, std::size_t width, std::size_t ahead)
+      : team_(of), jobs_(ahead), places_(2 * ahead + width) {}
 
   void lead() {
     for (std::size_t number = 0;; ++number) {
@@ -162,12 +163,13 @@ struct ParMapBody {
   Receiver<T> rx;
   F f;
   std::size_t width;
+  std::size_t ahead;
 
   void operator()(Outlet<R>& out) {
     using Work = How<T, R, F>;
     std::optional<Work> work;  // outlives the workers
     nursery({.name = Name{std::string_view{Work::kName}}}, [&](Nursery& n) {
-      work.emplace(Team<T, R, F>{rx, out, f, n}, width);
+      work.emplace(Team<T, R, F>{rx, out, f, n}, width, ahead);
       for (std::size_t i = 0; i < width; ++i) {
         const auto worker = [&of = *work] {
           this_fiber::set_name(Name{std::string_view{Work::kName}});
@@ -183,7 +185,7 @@ struct ParMapBody {
 
 template <template <class, class, class> class How, class F>
 struct ParMap : StageTag {
-  ParMap(std::size_t n, F by) : width(n), f(std::move(by)) {
+  ParMap(std::size_t n, F by, std::size_t values) : width(n), ahead(values), f(std::move(by)) {
     if (width == 0) throw std::invalid_argument("weft: par_map with a width of 0");
   }
   template <AnyStream S>
@@ -195,32 +197,38 @@ struct ParMap : StageTag {
     Nursery& n = s.nursery();
     const Name name{std::string_view{How<T, R, F>::kName}};
     return stream_of(n, spawn_into_channel<R>(
-                            n, name, 0,
-                            ParMapBody<How, T, R, F>{std::move(s).open(), std::move(f), width}));
+                            n, name, ahead,
+                            ParMapBody<How, T, R, F>{std::move(s).open(S::kIsChannel ? 0 : ahead),
+                                                     std::move(f), width, ahead}));
   }
   std::size_t width;
+  std::size_t ahead;
   F f;
 };
 
 }  // namespace stream_detail
 
 // f(value) instead of each value, in their order, for up to `width` values at once. `f` is called
-// by several fibers and may wait. Results behind a slow one are held back, up to 512 of them; then
-// the others wait for it. If f throws, the stream fails where that value would have been. Throws
-// std::invalid_argument for a width of 0.
+// by several fibers and may wait. If f throws, the stream fails where that value would have been.
+// Throws std::invalid_argument for a width of 0.
+//
+// `ahead`: up to so many values wait before the calls, twice as many behind a slow one, and so many
+// results to be received. For large values choose less: with 0, none beside those that are being
+// called for; but then the callers wait for each other, and gather on one core.
 //
 //   1 2 3 4   ▶ par_map(2, slow_square) ▶   1 4 9 16, in half the time
 template <class F>
-[[nodiscard]] auto par_map(std::size_t width, F f) {
-  return stream_detail::ParMap<stream_detail::Ordered, F>{width, std::move(f)};
+[[nodiscard]] auto par_map(std::size_t width, F f, std::size_t ahead = stream_detail::kAhead) {
+  return stream_detail::ParMap<stream_detail::Ordered, F>{width, std::move(f), ahead};
 }
 
 // The same, as they come: a slow value holds nobody back. If f throws, the stream fails at once.
 //
 //   1 2 3 4   ▶ par_map_unordered(2, slow_square) ▶   4 1 9 16
 template <class F>
-[[nodiscard]] auto par_map_unordered(std::size_t width, F f) {
-  return stream_detail::ParMap<stream_detail::Unordered, F>{width, std::move(f)};
+[[nodiscard]] auto par_map_unordered(std::size_t width, F f,
+                                     std::size_t ahead = stream_detail::kAhead) {
+  return stream_detail::ParMap<stream_detail::Unordered, F>{width, std::move(f), ahead};
 }
 
 }  // namespace weft

@@ -18,6 +18,7 @@
 
 #include <weft/channel.hpp>
 #include <weft/sync/feed_core.hpp>
+#include <weft/sync/pass.hpp>
 
 #include <chrono>
 #include <concepts>
@@ -207,7 +208,7 @@ class Broadcast {
 template <class T>
 class Broadcast<T>::Subscriber {
  public:
-  class iterator;
+  using iterator = detail::Pass<Subscriber, T>;
   using value_type = T;
 
   Subscriber() = default;  // of no broadcast; a disabled arm
@@ -304,32 +305,6 @@ class Broadcast<T>::Subscriber {
 
   detail::FeedCore* core_ = nullptr;
   mutable detail::Cursor at_;
-};
-
-template <class T>
-class Broadcast<T>::Subscriber::iterator {
- public:
-  using iterator_concept = std::input_iterator_tag;
-  using value_type = T;
-  using difference_type = std::ptrdiff_t;
-
-  iterator() = default;
-  explicit iterator(const Subscriber& from) : from_(&from), value_(from.recv()) {}
-
-  T& operator*() const noexcept { return *value_; }
-  iterator& operator++() {
-    value_.reset();  // before we wait: nobody has use for it any more
-    if (std::optional<T> next = from_->recv()) value_.emplace(*std::move(next));
-    return *this;
-  }
-  void operator++(int) { ++*this; }
-  friend bool operator==(const iterator& at, std::default_sentinel_t) noexcept {
-    return !at.value_.has_value();
-  }
-
- private:
-  const Subscriber* from_ = nullptr;
-  mutable std::optional<T> value_;
 };
 
 }  // namespace weft

@@ -17,6 +17,7 @@
 
 #include <weft/sync/channel_arms.hpp>
 #include <weft/sync/channel_core.hpp>
+#include <weft/sync/pass.hpp>
 #include <weft/time.hpp>
 
 #include <algorithm>
@@ -276,7 +277,7 @@ class Sender {
 template <class T>
 class Receiver {
  public:
-  class iterator;
+  using iterator = detail::Pass<Receiver, T>;
   using value_type = T;
 
   Receiver() = default;
@@ -423,32 +424,6 @@ class Receiver {
   }
 
   detail::ChannelCore* state_ = nullptr;  // a detail::StateOf<T>; T may be incomplete here
-};
-
-template <class T>
-class Receiver<T>::iterator {
- public:
-  using iterator_concept = std::input_iterator_tag;
-  using value_type = T;
-  using difference_type = std::ptrdiff_t;
-
-  iterator() = default;
-  explicit iterator(const Receiver& from) : from_(&from), value_(from.recv()) {}
-
-  T& operator*() const noexcept { return *value_; }
-  iterator& operator++() {
-    value_.reset();  // before we wait: nobody has use for it any more
-    if (std::optional<T> next = from_->recv()) value_.emplace(*std::move(next));
-    return *this;
-  }
-  void operator++(int) { ++*this; }
-  friend bool operator==(const iterator& at, std::default_sentinel_t) noexcept {
-    return !at.value_.has_value();
-  }
-
- private:
-  const Receiver* from_ = nullptr;
-  mutable std::optional<T> value_;
 };
 
 // Both ends of a new channel.

@@ -22,6 +22,7 @@
 #include <weft/future.hpp>
 #include <weft/nursery.hpp>
 #include <weft/semaphore.hpp>
+#include <weft/sync/pass.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -284,7 +285,7 @@ class OrderedTasks {
   using Outcome = detail::TaskOutcome<T>;
 
  public:
-  class iterator;
+  using iterator = detail::Pass<OrderedTasks, detail::NonVoid<T>>;
   using value_type = detail::NonVoid<T>;
 
   // At most `width` tasks in flight: submitted, and their results not yet taken. At least one; else
@@ -395,32 +396,6 @@ class OrderedTasks {
 
   std::shared_ptr<Line> line_;
   Receiver<Outcome> rx_;  // its end before the line's: results in its buffer have places there
-};
-
-template <class T>
-class OrderedTasks<T>::iterator {
- public:
-  using iterator_concept = std::input_iterator_tag;
-  using value_type = detail::NonVoid<T>;
-  using difference_type = std::ptrdiff_t;
-
-  iterator() = default;
-  explicit iterator(const OrderedTasks& of) : of_(&of), value_(of.next()) {}
-
-  value_type& operator*() const noexcept { return *value_; }
-  iterator& operator++() {
-    value_.reset();  // before we wait: nobody has use for it any more
-    if (std::optional<value_type> next = of_->next()) value_.emplace(*std::move(next));
-    return *this;
-  }
-  void operator++(int) { ++*this; }
-  friend bool operator==(const iterator& at, std::default_sentinel_t) noexcept {
-    return !at.value_.has_value();
-  }
-
- private:
-  const OrderedTasks* of_ = nullptr;
-  mutable std::optional<value_type> value_;
 };
 
 }  // namespace weft

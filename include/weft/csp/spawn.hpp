@@ -4,6 +4,7 @@
 #include <weft/csp/ends.hpp>
 #include <weft/nursery.hpp>
 #include <weft/scope/sibling.hpp>
+#include <weft/sync/pass.hpp>
 #include <weft/this_fiber.hpp>
 #include <weft/time.hpp>
 
@@ -111,7 +112,7 @@ template <class T = poke_t, class U = T, class F>
 template <class T>
 class range {
  public:
-  class iterator;
+  using iterator = weft::detail::Pass<range, T>;
 
   explicit range(reader<T> source, reader<std::exception_ptr> errors = {}) noexcept
       : source_(std::move(source)), errors_(std::move(errors)) {}
@@ -119,40 +120,16 @@ class range {
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
   [[nodiscard]] const reader<T>& source() const noexcept { return source_; }
   [[nodiscard]] const reader<std::exception_ptr>& except() const noexcept { return errors_; }
-
- private:
+  // The next one; empty: the end. Throws the exception.
   [[nodiscard]] std::optional<T> next() const {
     std::optional<T> value;
     if (!(source_ >> value)) join(errors_);
     return value;
   }
-  reader<T> source_;
-  reader<std::exception_ptr> errors_;
-};
-
-template <class T>
-class range<T>::iterator {
- public:
-  using iterator_concept = std::input_iterator_tag;
-  using value_type = T;
-  using difference_type = std::ptrdiff_t;
-
-  iterator() = default;
-  explicit iterator(const range& from) : from_(&from), value_(from.next()) {}
-  T& operator*() const noexcept { return *value_; }
-  iterator& operator++() {
-    value_.reset();
-    value_ = from_->next();
-    return *this;
-  }
-  void operator++(int) { ++*this; }
-  friend bool operator==(const iterator& at, std::default_sentinel_t) noexcept {
-    return !at.value_.has_value();
-  }
 
  private:
-  const range* from_ = nullptr;
-  mutable std::optional<T> value_;
+  reader<T> source_;
+  reader<std::exception_ptr> errors_;
 };
 
 // A producer whose exception comes out of the loop over what it produces.

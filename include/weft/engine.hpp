@@ -32,13 +32,15 @@ enum class OnDeadlock {
 };
 
 // Each option has an environment variable that replaces its default: WEFT_WORKERS,
-// WEFT_STACK_BYTES, WEFT_MAX_FIBERS, WEFT_ON_DEADLOCK. A value that the program sets stands.
+// WEFT_STACK_BYTES, WEFT_MAX_FIBERS, WEFT_MAX_BLOCKING, WEFT_ON_DEADLOCK. A value that the program
+// sets stands.
 struct Options {
   unsigned workers = 0;                  // threads that run fibers, 1 to 1024; 0: usable cores, as
                                          // affinity mask and cgroup quota allow
   std::size_t stack_bytes = 256 * 1024;  // per fiber, virtual; only touched pages cost memory
   std::size_t max_fibers = 0;            // fibers that may have started and not ended; 0: no limit.
                                          // One more fails with OutOfStacks
+  unsigned max_blocking = 64;            // threads for blocking(), at most, 1 to 1024
   OnDeadlock on_deadlock = OnDeadlock::automatic;
 };
 
@@ -154,6 +156,7 @@ class FiberIo final : public Engine {
   [[nodiscard]] Instant now() const noexcept override;
   void arm(Timer& timer) noexcept override;
   void disarm(Timer& timer) noexcept override;
+  [[nodiscard]] Offload* offload() noexcept override;
   [[nodiscard]] std::uint64_t random() noexcept override;  // from any thread
   [[nodiscard]] std::string_view kind() const noexcept override { return "FiberIo"; }
   [[noreturn]] void raise_deadlock() const override;

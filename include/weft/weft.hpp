@@ -1,6 +1,7 @@
 // All of weft.
 #pragma once
 
+#include <weft/blocking.hpp>
 #include <weft/broadcast.hpp>
 #include <weft/cancel.hpp>
 #include <weft/channel.hpp>

@@ -84,6 +84,8 @@ void FiberIo::arm(Timer& timer) noexcept {
 }
 void FiberIo::disarm(Timer& timer) noexcept { engine::SharedTimers::disarm(timer); }
 
+Offload* FiberIo::offload() noexcept { return &scheduler_->offload; }
+
 std::uint64_t FiberIo::random() noexcept {
   if (engine::Worker* const worker = worker_here()) return worker->chance.next();
   return scheduler_->random_outside();

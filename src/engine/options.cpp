@@ -17,6 +17,7 @@ namespace weft {
 namespace {
 
 constexpr unsigned kWorkersMax = 1024;
+constexpr unsigned kBlockingMax = 1024;
 constexpr std::string_view kOnDeadlockNames[] = {"automatic", "report", "raise"};
 
 [[noreturn]] void refuse(std::string_view what, std::string_view value, std::string_view expected) {
@@ -125,6 +126,7 @@ Options resolve(const Options& options) {
   take_number(result.workers, standard.workers, "WEFT_WORKERS");
   take_number(result.stack_bytes, standard.stack_bytes, "WEFT_STACK_BYTES");
   take_number(result.max_fibers, standard.max_fibers, "WEFT_MAX_FIBERS");
+  take_number(result.max_blocking, standard.max_blocking, "WEFT_MAX_BLOCKING");
   take_on_deadlock(result.on_deadlock);
   if (result.workers == 0)
     result.workers = Sync::has_fence_everywhere() ? std::min(usable_cores(), kWorkersMax) : 1;
@@ -132,6 +134,10 @@ Options resolve(const Options& options) {
     throw std::invalid_argument{"weft::Options::workers is " + std::to_string(result.workers) +
                                 ": must be 1 to " + std::to_string(kWorkersMax) +
                                 ", or 0 for the usable cores"};
+  if (result.max_blocking == 0 || result.max_blocking > kBlockingMax)
+    throw std::invalid_argument{"weft::Options::max_blocking is " +
+                                std::to_string(result.max_blocking) + ": must be 1 to " +
+                                std::to_string(kBlockingMax)};
   return result;
 }
 
@@ -143,6 +149,8 @@ std::vector<OptionLine> describe(const Options& options) {
        std::to_string(options.stack_bytes)},
       {"max_fibers", "WEFT_MAX_FIBERS", "fibers started and not ended, at most; 0: no limit",
        std::to_string(options.max_fibers)},
+      {"max_blocking", "WEFT_MAX_BLOCKING", "threads for blocking calls, at most",
+       std::to_string(options.max_blocking)},
       {"on_deadlock", "WEFT_ON_DEADLOCK", "automatic, report or raise",
        std::string{kOnDeadlockNames[static_cast<std::size_t>(options.on_deadlock)]}},
   };

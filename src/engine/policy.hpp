@@ -42,4 +42,7 @@ inline constexpr std::uint32_t kSurplusEdges = 16;
 // Called in vain, it is called at every second edge, every fourth, …
 inline constexpr std::uint32_t kPatienceMax = 16'384;
 
+// ── calls that block ────────────────────────────────────────────────────────────────────────────
+inline constexpr Duration kOffloadIdle = std::chrono::seconds{10};  // then a thread goes home
+
 }  // namespace weft::engine::policy

@@ -65,6 +65,22 @@ class Scheduler::Threads {
   std::vector<pthread_t> started_;
 };
 
+namespace {
+
+// Threads for blocking calls, while fibers run that may ask for them.
+class [[nodiscard]] Offloading {
+ public:
+  explicit Offloading(OffloadPool& pool) noexcept : pool_(pool) { pool_.open(); }
+  ~Offloading() { pool_.close(); }
+  Offloading(const Offloading&) = delete;
+  Offloading& operator=(const Offloading&) = delete;
+
+ private:
+  OffloadPool& pool_;
+};
+
+}  // namespace
+
 Scheduler::Scheduler(Io& io, const Options& resolved)
     : options(resolved), idle(resolved.workers, searchers_max(resolved.workers)), io_(io) {
   chaos::load_environment();
@@ -85,6 +101,7 @@ Scheduler::~Scheduler() {
 void Scheduler::run_root(Fiber& root_fiber) {
   watch_.store(kNobody, std::memory_order_relaxed);
   count.open();
+  const Offloading offloading{offload};
   try {
     const Threads threads{*this};
     try {
@@ -210,10 +227,11 @@ bool Scheduler::fire_timers_elsewhere(Worker& worker, Instant now) noexcept {
 
 // ── deadlock ────────────────────────────────────────────────────────────────────────────────────
 
-// Whether every thread of this process is one of our workers.
+// Whether every thread of this process is ours.
 bool Scheduler::alone_in_process() const noexcept {
   if (__libc_single_threaded) return true;
-  if (worker_count() == 1) return false;
+  const unsigned ours = worker_count() + offload.threads();
+  if (ours == 1) return false;
   std::FILE* const file = std::fopen("/proc/self/stat", "re");
   if (!file) return false;
   char text[1024];
@@ -226,11 +244,12 @@ bool Scheduler::alone_in_process() const noexcept {
     if (*p == ')') at = p;
   for (int field = 0; at && field < 18; ++field)
     for (++at; *at && *at != ' ';) ++at;
-  return at && std::strtoul(at, nullptr, 10) == worker_count();
+  return at && std::strtoul(at, nullptr, 10) == ours;
 }
 
 Scheduler::Deadlocked Scheduler::raise_if_deadlocked(Worker& worker) noexcept {
   if (options.on_deadlock == OnDeadlock::report && deadlock_reported_) return Deadlocked::no;
+  if (offload.in_flight() != 0) return Deadlocked::no;
   for (const auto& other : workers_)
     if (other->timers.soonest() != Instant::max()) return Deadlocked::no;
   if (options.on_deadlock == OnDeadlock::automatic && !alone_in_process()) return Deadlocked::no;

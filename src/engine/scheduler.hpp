@@ -3,6 +3,7 @@
 
 #include "idle.hpp"
 #include "injector.hpp"
+#include "offload_pool.hpp"
 #include "root.hpp"
 #include "worker.hpp"
 
@@ -40,6 +41,7 @@ class Scheduler {
   Idle idle;
   Atomic<std::uint32_t> patience{1};  // edges of surplus before a sleeper is called
   std::string deadlock_report;
+  OffloadPool offload{*this, options.max_blocking};
 
   // ── from foreign threads ────────────────────────────────────────────────────────────────────
 

@@ -42,7 +42,8 @@ class OptionsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* name :
-         {"WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_ON_DEADLOCK"})
+         {"WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING",
+          "WEFT_ON_DEADLOCK"})
       ::unsetenv(name);
   }
 };
@@ -66,6 +67,7 @@ TEST_F(OptionsTest, TheDefaultIsAWorkerPerUsableCore) {
   EXPECT_EQ(FiberIo{}.options().workers, usable_cores());
   EXPECT_EQ(resolve({}).stack_bytes, 256U * 1024);
   EXPECT_EQ(resolve({}).max_fibers, 0U);
+  EXPECT_EQ(resolve({}).max_blocking, 64U);
   EXPECT_EQ(resolve({}).on_deadlock, OnDeadlock::automatic);
 }
 
@@ -73,8 +75,10 @@ TEST_F(OptionsTest, TheEnvironmentReplacesDefaults) {
   const Variable workers{"WEFT_WORKERS", "3"};
   const Variable stack{"WEFT_STACK_BYTES", "128K"};
   const Variable most{"WEFT_MAX_FIBERS", "2M"};
+  const Variable blocking{"WEFT_MAX_BLOCKING", "5"};
   const Variable deadlock{"WEFT_ON_DEADLOCK", "report"};
   const Options resolved = resolve({});
+  EXPECT_EQ(resolved.max_blocking, 5U);
   EXPECT_EQ(resolved.workers, 3U);
   EXPECT_EQ(resolved.stack_bytes, 128U * 1024);
   EXPECT_EQ(resolved.max_fibers, 2U * 1024 * 1024);
@@ -97,6 +101,14 @@ TEST_F(OptionsTest, WhatTheProgramSetsStands) {
   EXPECT_EQ(resolved.stack_bytes, 64U * 1024);
   EXPECT_EQ(resolved.max_fibers, 9U);
   EXPECT_EQ(resolved.on_deadlock, OnDeadlock::raise);
+}
+
+TEST_F(OptionsTest, BlockingCallsNeedAThreadAndNotTooMany) {
+  for (const unsigned most : {0U, 1025U})
+    EXPECT_THAT(refusal({.max_blocking = most}),
+                ::testing::HasSubstr("max_blocking is " + std::to_string(most) +
+                                     ": must be 1 to 1024"));
+  EXPECT_EQ(resolve({.max_blocking = 1}).max_blocking, 1U);
 }
 
 TEST_F(OptionsTest, AnEmptyVariableIsNone) {
@@ -210,7 +222,8 @@ TEST_F(OptionsTest, EveryOptionIsDescribed) {
     values.push_back(line.value);
     EXPECT_FALSE(line.meaning.empty());
   }
-  EXPECT_THAT(names, ElementsAre("workers", "stack_bytes", "max_fibers", "on_deadlock"));
+  EXPECT_THAT(names, ElementsAre("workers", "stack_bytes", "max_fibers", "max_blocking",
+                                 "on_deadlock"));
   EXPECT_THAT(variables, ElementsAre("WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
                                      "WEFT_ON_DEADLOCK"));
   EXPECT_THAT(values, ElementsAre("5", "262144", "0", "raise"));

@@ -139,6 +139,8 @@ constexpr std::array kGuards{
     Guard{mutant::kCloseLeavesSubmitters, "close against a submitter"},
     Guard{mutant::kPlaceBeforeResource, "lease is discarded"},
     Guard{mutant::kIdleAfterClose, "lease against close"},
+    Guard{mutant::kCallCountedLate, "call against a thread that lies down"},
+    Guard{mutant::kWithdrawnStaysQueued, "call is withdrawn"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 

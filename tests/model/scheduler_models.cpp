@@ -3,6 +3,7 @@
 #include "engine/gate.hpp"
 #include "engine/inbox.hpp"
 #include "engine/injector.hpp"
+#include "engine/offload_queue.hpp"
 #include "engine/root.hpp"
 #include "engine/shared_timers.hpp"
 #include "model_engine.hpp"
@@ -587,6 +588,66 @@ void timer_moves_to_another_worker(Program& p) {
 }
 
 constexpr Mode kBound = Mode::bound;
+// ── calls that block ────────────────────────────────────────────────────────────────────────────
+
+struct Calls {
+  struct Call final : OffloadJob {
+    void run() noexcept override { runs.fetch_add(1, std::memory_order_relaxed); }
+    Atomic<int> runs{0};
+  };
+  std::array<Call, 2> calls;
+  engine::OffloadQueue queue{1};
+  Atomic<bool> thread_wanted{false};
+
+  // Starts the one thread there may be, if that is to be done.
+  void call(Call& call) {
+    if (!queue.push(call)) return;
+    check(!thread_wanted.load(std::memory_order_relaxed), "two threads, where one is allowed");
+    thread_wanted.store(true, std::memory_order_release);
+  }
+  void work() {
+    while (!thread_wanted.load(std::memory_order_acquire)) Sync::spin();
+    while (OffloadJob* const job = queue.pop(nullptr)) {
+      job->run();
+      queue.made();
+    }
+  }
+};
+
+// Each call is made once, however far the thread is on its way to sleep.
+void call_against_a_thread_that_lies_down(Program& p) {
+  auto& s = p.make<Calls>();
+  p.thread("thread", [&s] { s.work(); });
+  p.thread("caller", [&s] {
+    s.call(s.calls[0]);
+    s.call(s.calls[1]);
+    s.queue.stop();
+  });
+  p.at_end([&s] {
+    for (auto& call : s.calls)
+      check(call.runs.load(std::memory_order_relaxed) == 1, "a call is lost, or made twice");
+    check(s.queue.in_flight() == 0 && s.queue.threads() == 0);
+  });
+}
+
+void call_is_withdrawn(Program& p) {
+  auto& s = p.make<Calls>();
+  p.thread("thread", [&s] { s.work(); });
+  p.thread("caller", [&s] {
+    s.call(s.calls[0]);
+    const bool withdrawn = s.queue.withdraw(s.calls[0]);
+    s.queue.stop();
+    if (withdrawn)
+      check(s.calls[0].runs.load(std::memory_order_relaxed) == 0, "it was made all the same");
+    s.calls[1].runs.store(withdrawn ? 0 : 1, std::memory_order_relaxed);
+  });
+  p.at_end([&s] {
+    check(s.calls[0].runs.load(std::memory_order_relaxed) ==
+              s.calls[1].runs.load(std::memory_order_relaxed),
+          "made or withdrawn, and not both");
+  });
+}
+
 constexpr unsigned kSamples = 100'000;
 
 constexpr std::array kSchedulerModels{
@@ -617,6 +678,8 @@ constexpr std::array kSchedulerModels{
     SchedulerModel{{"children are told together", told_together, true, kBound, 1}, kSamples},
     SchedulerModel{{"frames change hands", frames_change_hands, true, kBound, 1}, kSamples},
     SchedulerModel{{"tally against the last", tally_against_the_last}},
+    SchedulerModel{{"call against a thread that lies down", call_against_a_thread_that_lies_down}},
+    SchedulerModel{{"call is withdrawn", call_is_withdrawn}},
     SchedulerModel{{"timer dies when disarmed", timer_dies_when_disarmed}},
     SchedulerModel{{"timer moves to another worker", timer_moves_to_another_worker}},
 };

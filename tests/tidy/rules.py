@@ -41,7 +41,7 @@ PUBLIC_HEADERS = {
     "future": "scope",
     "nursery": "scope",
     "supervisor": "scope",
-    "blocking": "net",
+    "blocking": "stream",
     "file": "net",
     "net": "net",
     "process": "net",

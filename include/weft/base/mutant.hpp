@@ -125,6 +125,8 @@ inline constexpr Switch kEndBeforeLastResult{112};
 inline constexpr Switch kCloseLeavesSubmitters{113};
 inline constexpr Switch kPlaceBeforeResource{114};
 inline constexpr Switch kIdleAfterClose{115};
+inline constexpr Switch kCallCountedLate{120};
+inline constexpr Switch kWithdrawnStaysQueued{121};
 
 struct Mutant {
   int id;
@@ -331,6 +333,10 @@ inline constexpr std::array kMutants{
            "explorer: more alive than places"},
     Mutant{115, "kIdleAfterClose", "a resource is kept by a pool that is closed",
            "explorer: leak"},
+    Mutant{120, "kCallCountedLate", "a thread looks how many calls came after it let others call",
+           "explorer: deadlock"},
+    Mutant{121, "kWithdrawnStaysQueued", "a call that was withdrawn stays in the queue",
+           "explorer: made all the same"},
 };
 
 }  // namespace weft::mutant

@@ -12,6 +12,7 @@
 
 namespace weft {
 
+class Offload;
 class Timer;
 
 // Why a fiber leaves its stack, and so what is done for it on the far side of the switch.
@@ -59,6 +60,9 @@ class Io {
   // 64 random bits, for back-off, sampling and load balancing; not for secrets. In simulation the
   // seed decides them. By fibers of the engine and, if it has any, other threads. Never parks.
   [[nodiscard]] virtual std::uint64_t random() noexcept = 0;
+
+  // Threads for calls that block. Null: make them where you are.
+  [[nodiscard]] virtual Offload* offload() noexcept { return nullptr; }
 
   [[nodiscard]] virtual std::string_view kind() const noexcept = 0;  // "FiberIo", for messages
 

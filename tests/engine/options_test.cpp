@@ -225,8 +225,8 @@ TEST_F(OptionsTest, EveryOptionIsDescribed) {
   EXPECT_THAT(names, ElementsAre("workers", "stack_bytes", "max_fibers", "max_blocking",
                                  "on_deadlock"));
   EXPECT_THAT(variables, ElementsAre("WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
-                                     "WEFT_ON_DEADLOCK"));
-  EXPECT_THAT(values, ElementsAre("5", "262144", "0", "raise"));
+                                     "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK"));
+  EXPECT_THAT(values, ElementsAre("5", "262144", "0", "64", "raise"));
 }
 
 }  // namespace

@@ -172,7 +172,9 @@ bool Worker::take_stolen(std::size_t count) noexcept {
 void Worker::judge_last_steal(Instant now) noexcept {
   if (stole_at_ == Instant{}) return;
   const Duration lasted = now - stole_at_;
-  const bool paid = lasted >= kPays && lasted >= kPaysEach * static_cast<std::int64_t>(stole_);
+  const auto count = static_cast<std::int64_t>(stole_);
+  const bool paid =
+      (lasted >= kPays && lasted >= kPaysEach * count) || lasted >= kPaysAlone * count;
   age_ = paid ? kAge : std::min(2 * age_, kAgeMax);
   if (std::exchange(stole_for_a_call_, false)) shared_.note_a_call(paid);
   stole_at_ = {};
@@ -221,8 +223,13 @@ void Worker::sleep_till_called() noexcept {
 bool Worker::watch_round() noexcept {
   const Instant now = monotonic_now();
   bool found = shared_.fire_timers_elsewhere(*this, now) || take_injected(kInjectedAtOnce);
-  for (unsigned i = 1; i < shared_.worker_count() && !found; ++i)
-    found = steal_from(shared_.worker((number + i) % shared_.worker_count()), now);
+  for (unsigned i = 1; i < shared_.worker_count() && !found; ++i) {
+    Worker& other = shared_.worker((number + i) % shared_.worker_count());
+    // Those who wait now may be others than at the last round. Get up, and see whether they go on
+    // waiting: fibers that compute in turns make no edge that would call us.
+    const bool somebody_waits = !other.ready_.empty() || !other.fresh_.empty();
+    found = steal_from(other, now) || somebody_waits;
+  }
   return found;
 }
 

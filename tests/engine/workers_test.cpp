@@ -456,6 +456,28 @@ TEST_P(BusyWorkers, ManyWokenFibersAreTakenFromTheirWaker) {
 }
 
 // Woken from outside, a fiber is sent to the worker it parked on; that one computes.
+// Fibers that compute for a while each, in turns: the queue is never empty, and never the same for
+// long, so that nobody is called. Another worker joins in all the same.
+TEST_P(BusyWorkers, FibersThatComputeInTurnsAreShared) {
+  FiberIo io{options()};
+  io.run([] {
+    const std::thread::id first = std::this_thread::get_id();
+    std::atomic<bool> shared = false;
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < 4; ++i)
+        n.spawn([&] {
+          while (!shared) {
+            const auto until = std::chrono::steady_clock::now() + 10us;
+            while (std::chrono::steady_clock::now() < until) {}
+            this_fiber::yield();
+            if (std::this_thread::get_id() != first) shared = true;
+          }
+        });
+    });
+    EXPECT_TRUE(shared);
+  });
+}
+
 TEST_P(BusyWorkers, AnInboxIsTakenOver) {
   FiberIo io{options()};
   int sent_to_the_busy_one = 0;

@@ -16,8 +16,9 @@ constexpr auto step = [](Value v) { return v + 1; };
 
 // ── W22 ─────────────────────────────────────────────────────────────────────────────────────────
 
-// All ten in one fiber.
-void fused(long items) {
+// Values through ten steps, which `build(n, rx)` puts behind a source.
+template <class Build>
+void pipeline(const char* metric, long items, Build build) {
   Value sum = 0;
   const double s = seconds([&] {
     nursery([&](Nursery& n) {
@@ -26,35 +27,25 @@ void fused(long items) {
         for (long i = 0; i < items; ++i)
           if (!tx.send(static_cast<Value>(i))) return;
       });
-      const auto five = map(step) | map(step) | map(step) | map(step) | map(step);
-      stream(n, std::move(in.rx)) | five | five | buffer(128) |
-          for_each([&sum](Value v) { sum += v; });
-    });
-  });
-  const auto count = static_cast<Value>(items);
-  expect(sum == count * (count - 1) / 2 + count * kStages, "pipeline, fused");
-  emit("pipe_fused", each(s, items * kStages), "ns");
-}
-
-// Each in its own, with room for 128 values before the next.
-void unfused(long items) {
-  Value sum = 0;
-  const double s = seconds([&] {
-    nursery([&](Nursery& n) {
-      Channel<Value> in{128};
-      n.spawn([tx = std::move(in.tx), items] {
-        for (long i = 0; i < items; ++i)
-          if (!tx.send(static_cast<Value>(i))) return;
-      });
-      Receiver<Value> rx = std::move(in.rx);
-      for (int i = 0; i < kStages; ++i)
-        rx = stream(n, std::move(rx)) | map(step) | buffer(128) | out();
+      const Receiver<Value> rx = build(n, std::move(in.rx));
       while (const auto v = rx.recv()) sum += *v;
     });
   });
   const auto count = static_cast<Value>(items);
-  expect(sum == count * (count - 1) / 2 + count * kStages, "pipeline");
-  emit("pipe_stages", each(s, items * kStages), "ns");
+  expect(sum == count * (count - 1) / 2 + count * kStages, metric);
+  emit(metric, each(s, items * kStages), "ns");
+}
+
+Receiver<Value> all_in_one_fiber(Nursery& n, Receiver<Value> rx) {
+  const auto five = map(step) | map(step) | map(step) | map(step) | map(step);
+  return stream(n, std::move(rx)) | five | five | buffer(128) | out();
+}
+
+// With room for 128 values before the next.
+Receiver<Value> each_in_its_own(Nursery& n, Receiver<Value> rx) {
+  for (int i = 0; i < kStages; ++i)
+    rx = stream(n, std::move(rx)) | map(step) | buffer(128) | out();
+  return rx;
 }
 
 // ── W23 ─────────────────────────────────────────────────────────────────────────────────────────
@@ -83,8 +74,8 @@ void in_parallel(long items) {
 
 bool run_stream_workload(std::string_view workload) {
   if (workload == "pipeline") {
-    fused(scaled(1'000'000));
-    unfused(scaled(1'000'000));
+    pipeline("pipe_fused", scaled(1'000'000), all_in_one_fiber);
+    pipeline("pipe_stages", scaled(1'000'000), each_in_its_own);
   } else if (workload == "parmap") {
     in_parallel(scaled(20'000));
   } else {

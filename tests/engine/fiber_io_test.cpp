@@ -791,21 +791,20 @@ TEST(FiberIo, ZeroAndNegativeSleepsYield) {
 
 TEST_P(FiberIoOn, AnEndlessSleepEndsByCancellationOnly) {
   FiberIo{{.workers = GetParam()}}.run([] {
+    std::atomic<int> started{0};
     std::atomic<int> cancelled{0};
     nursery([&](Nursery& n) {
-      n.spawn([&] {
-        EXPECT_THROW(sleep_for(Duration::max()), Cancelled);
-        ++cancelled;
-      });
-      n.spawn([&] {
-        EXPECT_THROW(sleep_for(std::chrono::hours::max()), Cancelled);
-        ++cancelled;
-      });
-      n.spawn([&] {
-        EXPECT_THROW(sleep_until(Instant::max()), Cancelled);
-        ++cancelled;
-      });
-      sleep_for(1ms);
+      const auto endless = [&](auto sleep) {
+        n.spawn([&, sleep] {
+          ++started;
+          EXPECT_THROW(sleep(), Cancelled);
+          ++cancelled;
+        });
+      };
+      endless([] { sleep_for(Duration::max()); });
+      endless([] { sleep_for(std::chrono::hours::max()); });
+      endless([] { sleep_until(Instant::max()); });
+      while (started != 3) sleep_for(1ms);  // one that has not started never runs
       n.cancel();
     });
     EXPECT_EQ(cancelled, 3);

@@ -26,7 +26,8 @@ class Inspection {
       if (!patient()) return false;  // a thief is there, and will be gone soon
     stopped_.push_back(&worker);
     worker.inbox.nudge();
-    while (!worker.gate_.has_yielded() && !ended())
+    // It may have been on its way home.
+    while (!worker.gate_.has_yielded() && !ended() && worker.state() != WorkerState::dead)
       if (!patient()) return false;
     if (worker.current != &worker.base()) running_.push_back(worker.current);
     return true;
@@ -62,8 +63,9 @@ bool Scheduler::inspect(Engine::Look look, void* at) {
   bool all = true;
   const auto ended = [&] { return count.over(); };
   if (mine) inspection.add_running(mine->current);
-  for (const auto& worker : workers_)
-    if (worker.get() != mine && !ended()) all = all && inspection.stop(*worker, ended);
+  for (const auto& worker : workers())
+    if (worker.get() != mine && worker->state() != WorkerState::dead && !ended())
+      all = all && inspection.stop(*worker, ended);
   if (all) look(ended() ? std::span<const Fiber* const>{} : inspection.running(), at);
   inspected_.store(false, std::memory_order_release);
   return all;

@@ -330,8 +330,13 @@ TEST(ElasticPool, TheWatcherSleepsWithTheEngineAndWakesWithIt) {
         before = rounds_of(io);
         std::this_thread::sleep_for(50ms);
       } while (rounds_of(io) != before);
-      EXPECT_TRUE(io.post([] { std::this_thread::sleep_for(10ms); }));
-      while (rounds_of(io) == before) std::this_thread::yield();  // or it was not woken
+      // It has a round before this ends, or was not woken.
+      std::latch seen{1};
+      EXPECT_TRUE(io.post([&io, &seen, before] {
+        while (rounds_of(io) == before) std::this_thread::sleep_for(1ms);
+        seen.count_down();
+      }));
+      seen.wait();
     }
     enough.set();
   }};

@@ -75,7 +75,7 @@ TEST_P(ElasticStress, FibersAreSentToWorkersThatRetire) {
   FiberIo io{options()};
   constexpr std::size_t kFibers = 24;
   constexpr std::size_t kThreads = 2;
-  const int rounds = scaled(400);
+  const int rounds = scaled(1'200);
   std::array<Event, kFibers> go, done;
   std::vector<std::thread> threads;
   for (std::size_t t = 0; t < kThreads; ++t)
@@ -109,14 +109,15 @@ TEST_P(ElasticStress, FibersAreSentToWorkersThatRetire) {
   });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(woken.load(), std::int64_t{rounds} * std::int64_t{kFibers});
-  EXPECT_GT(io.statistics().promotions, 0U) << to_string(io.statistics());
   expect_all_gone(io);
+  if (rounds < 100) return;  // in so short a time perhaps nobody was needed
+  EXPECT_GT(io.statistics().promotions, 0U) << to_string(io.statistics());
 }
 
 // Spawned, posted, woken and timed while workers are blocked one after the other.
 TEST_P(ElasticStress, EveryFiberRunsOnce) {
   FiberIo io{options()};
-  const int rounds = scaled(300);
+  const int rounds = scaled(1'000);
   constexpr int kChildren = 12;
   std::atomic<int> ran{0};
   std::atomic<int> posted{0};
@@ -149,14 +150,15 @@ TEST_P(ElasticStress, EveryFiberRunsOnce) {
   poster.join();
   EXPECT_EQ(ran.load(), rounds * kChildren);
   EXPECT_EQ(posted.load(), accepted.load());
-  EXPECT_GT(io.statistics().promotions, 0U) << to_string(io.statistics());
   expect_all_gone(io);
+  if (rounds < 100) return;  // in so short a time perhaps nobody was needed
+  EXPECT_GT(io.statistics().promotions, 0U) << to_string(io.statistics());
 }
 
 // Who is pinned to a temporary worker keeps it; who is not may be anywhere.
 TEST_P(ElasticStress, PinnedFibersStayOnWorkersThatWouldGo) {
   FiberIo io{options()};
-  const int runs = scaled(30);
+  const int runs = scaled(60);
   std::atomic<int> moved{0};
   std::atomic<int> ran{0};
   for (int run = 0; run < runs; ++run)

@@ -1,15 +1,17 @@
-# weft_test, weft_model_test, weft_chaos_test, weft_command_test, weft_test_program: how a test
+# weft_test, weft_model_test, weft_chaos_tests, weft_command_test, weft_test_program: how a test
 # comes into the build.
 #
 # Labels say what a test is: unit (the default), model, sim, stress, arch, tidy, install. They also
 # say where it runs: `long` only in `make test-long`, `no-asan`, `no-tsan` and so on everywhere but
-# in the preset named.
+# in the preset named, which does not even build it.
 
 include(GoogleTest)
 
+set(WEFT_PRESET "" CACHE STRING "The preset's name, for labels no-<preset>")
 set(WEFT_TEST_LABELS "" CACHE STRING "Build only tests with one of these labels (empty: all)")
 set(WEFT_TEST_TIME_SCALE 1 CACHE STRING "Factor on every test's time limit")
 set(WEFT_TEST_ENVIRONMENT "" CACHE STRING "NAME=value pairs for every test")
+set(WEFT_TEST_DEBUG_INFO -g1 CACHE STRING "Debug information of tests, for Debug builds")
 set(WEFT_MODEL_BUDGET quick CACHE STRING "How far models are explored: quick or long")
 set_property(CACHE WEFT_MODEL_BUDGET PROPERTY STRINGS quick long)
 
@@ -37,6 +39,13 @@ function(weft_precompile_headers target)
   set_property(TARGET ${target} PROPERTY CXX_COMPILER_LAUNCHER ${weft_pch_launcher})
 endfunction()
 
+# As weft_compile_options, for tests: lines for backtraces, but no types and variables, which take a
+# quarter of the time that most tests take to compile. To debug one: -D WEFT_TEST_DEBUG_INFO=-g
+function(weft_test_compile_options target)
+  weft_compile_options(${target})
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Debug>:${WEFT_TEST_DEBUG_INFO}>)
+endfunction()
+
 # Sets `result` to whether this build wants a test with the given labels.
 function(weft_wants_labels result)
   set(wanted TRUE)
@@ -47,6 +56,9 @@ function(weft_wants_labels result)
         set(wanted TRUE)
       endif()
     endforeach()
+  endif()
+  if("no-${WEFT_PRESET}" IN_LIST ARGN)
+    set(wanted FALSE)
   endif()
   set(${result} ${wanted} PARENT_SCOPE)
 endfunction()
@@ -94,19 +106,22 @@ endfunction()
 function(weft_test_program name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;DEFINITIONS")
   add_executable(${name} ${arg_SOURCES})
-  weft_compile_options(${name})
+  weft_test_compile_options(${name})
   target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
   target_link_libraries(${name} PRIVATE weft::weft ${arg_LIBRARIES})
 endfunction()
 
 # weft_test(<name> SOURCES ... [LABELS ...] [TIMEOUT seconds] [LIBRARIES ...] [DEFINITIONS ...]
-#           [OPTIONS ...] [ENVIRONMENT NAME=value ...] [SERIAL])
+#           [OPTIONS ...] [ENVIRONMENT NAME=value ...] [SERIAL]
+#           [CHAOS_FILTER -tests | NO_CHAOS reason])
 # A GoogleTest program on the library. TIMEOUT is each TEST's limit; SERIAL keeps the machine free
 # of other tests meanwhile. The precompiled header of weft_test_parts is for programs compiled as
-# they are: one with DEFINITIONS or OPTIONS of its own does without.
+# they are: one with DEFINITIONS or OPTIONS of its own does without. Each program runs under chaos
+# as well (weft_chaos_tests), whole or without the tests of the filter; one that cannot says why.
 function(weft_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg
-    "SERIAL" "TIMEOUT" "SOURCES;LABELS;LIBRARIES;DEFINITIONS;OPTIONS;ENVIRONMENT")
+    "SERIAL" "TIMEOUT;CHAOS_FILTER;NO_CHAOS"
+    "SOURCES;LABELS;LIBRARIES;DEFINITIONS;OPTIONS;ENVIRONMENT")
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
@@ -123,6 +138,12 @@ function(weft_test name)
     weft_precompile_headers(${name} REUSE_FROM weft_test_parts)
   endif()
   weft_register_gtest(${name})
+  if(NOT arg_NO_CHAOS)
+    set_property(GLOBAL APPEND PROPERTY weft_chaos_programs ${name})
+    set_target_properties(${name} PROPERTIES
+      weft_chaos_filter "*${arg_CHAOS_FILTER}"
+      weft_environment "WEFT_TEST_NEEDS_CHAOS=1;${arg_ENVIRONMENT}")
+  endif()
 endfunction()
 
 # weft_model_test(<name> SOURCES ... [PRODUCT ...] [AS_SHIPPED] [LABELS ...] ...)
@@ -139,7 +160,7 @@ function(weft_model_test name)
   list(TRANSFORM arg_PRODUCT PREPEND ${PROJECT_SOURCE_DIR}/src/)
 
   add_executable(${name} ${arg_SOURCES} ${arg_PRODUCT})
-  weft_compile_options(${name})
+  weft_test_compile_options(${name})
   set(checks 1)
   if(arg_AS_SHIPPED)  # the checks write states of their own, and so add steps to every execution
     set(checks 0)
@@ -157,22 +178,37 @@ function(weft_model_test name)
   weft_register_gtest(${name})
 endfunction()
 
-# weft_chaos_test(<test> SEEDS ... FILTER gtest-filter [WORKERS n] [LABELS ...])
-# The program of a weft_test once more per seed, under WEFT_CHAOS: as chaos.<test>.<n>.<seed>. Fails
-# if chaos was not on. Chaos is part of checked builds; dev and two sanitizers are enough.
-function(weft_chaos_test test)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "WORKERS;FILTER" "SEEDS;LABELS")
-  if(NOT TARGET ${test} OR NOT WEFT_SPEC_ASSERT)
+# weft_chaos_tests(WORKERS n... SEEDS s... [TESTS ...] [LABELS ...] [TIMEOUT seconds])
+# The programs of these weft_tests, or of all of them, once more under WEFT_CHAOS for each number of
+# workers and each seed: as chaos.<test>.<n>.<seed>. WORKERS is the default of engines that do not
+# say; for tests that do it is one more seed. Fails if chaos was not on. Chaos is part of checked
+# builds; dev and two sanitizers are enough.
+function(weft_chaos_tests)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "TIMEOUT" "WORKERS;SEEDS;TESTS;LABELS")
+  if(NOT WEFT_SPEC_ASSERT)
     return()
   endif()
-  if(NOT arg_WORKERS)
-    set(arg_WORKERS 4)
+  get_property(tests GLOBAL PROPERTY weft_chaos_programs)
+  if(arg_TESTS)
+    foreach(test IN LISTS arg_TESTS)
+      if(TARGET ${test} AND NOT test IN_LIST tests)
+        message(FATAL_ERROR "${test} does not run under chaos, as its weft_test says")
+      endif()
+    endforeach()
+    list(JOIN arg_TESTS "|" names)
+    list(FILTER tests INCLUDE REGEX "^(${names})$")
   endif()
-  foreach(seed IN LISTS arg_SEEDS)
-    weft_command_test(chaos.${test}.${arg_WORKERS}.${seed} TIMEOUT 120
-      LABELS stress no-ubsan no-clang ${arg_LABELS}
-      COMMAND ${test} --gtest_brief=1 "--gtest_filter=${arg_FILTER}"
-      ENVIRONMENT WEFT_CHAOS=${seed} WEFT_WORKERS=${arg_WORKERS} WEFT_TEST_NEEDS_CHAOS=1)
+  foreach(test IN LISTS tests)
+    get_target_property(filter ${test} weft_chaos_filter)
+    get_target_property(own_environment ${test} weft_environment)
+    foreach(workers IN LISTS arg_WORKERS)
+      foreach(seed IN LISTS arg_SEEDS)
+        weft_command_test(chaos.${test}.${workers}.${seed} TIMEOUT ${arg_TIMEOUT}
+          LABELS stress no-ubsan no-clang ${arg_LABELS}
+          COMMAND ${test} --gtest_brief=1 "--gtest_filter=${filter}"
+          ENVIRONMENT ${own_environment} WEFT_CHAOS=${seed} WEFT_WORKERS=${workers})
+      endforeach()
+    endforeach()
   endforeach()
 endfunction()
 

@@ -357,7 +357,7 @@ bool runs_in_place() { return weft::Fiber::current().strand->beneath != nullptr;
 // A child that is called on its parent's stack is still a fiber with exceptions of its own.
 TEST(Exceptions, ChildrenInPlaceHaveTheirOwn) {
   std::atomic<int> in_place = 0;
-  on_every_engine([&] {
+  const auto scenario = [&] {
     std::atomic<int> right = 0;
     for (int round = 0; round < 5; ++round) {
       nursery([&](Nursery& outer) {
@@ -379,9 +379,11 @@ TEST(Exceptions, ChildrenInPlaceHaveTheirOwn) {
       expect_no_exception();
     }
     EXPECT_EQ(right, 15);
-  });
-  // Under ThreadSanitizer every fiber has a stack of its own.
-  EXPECT_TRUE(in_place > 0 || weft::arch::kTsan) << "no child was ever run in place";
+  };
+  on_every_engine(scenario);
+  // Others may have been quicker to take the children. Under ThreadSanitizer every fiber has a
+  // stack of its own.
+  while (in_place == 0 && !weft::arch::kTsan) weft::FiberIo{}.run(scenario);
 }
 
 // A join inside a handler: the children start with a clean slate, and the handler finds its own.

@@ -159,7 +159,8 @@ TEST(Blocking, LeavesNoThreadBehind) {
         for (int i = 0; i < 50; ++i) n.spawn([] { blocking([] { std::this_thread::yield(); }); });
       });
     });
-    EXPECT_EQ(threads_of_this_process(), before);
+    // The kernel removes a thread's entry a moment after the thread can be joined.
+    while (threads_of_this_process() > before) std::this_thread::yield();
   }
 }
 

@@ -140,15 +140,21 @@ TEST_P(Workers, AnEmptyRunEnds) {
   for (int i = 0; i < scaled(300); ++i) io.run([] {});
 }
 
+// The kernel removes a thread's entry a moment after the thread can be joined. Of the tests before
+// this one some may still have been there when it counted.
+void await_threads(std::size_t most) {
+  while (threads_of_process() > most) std::this_thread::yield();
+}
+
 TEST_P(Workers, ThreadsAreGoneAfterRun) {
   const std::size_t before = threads_of_process();
   FiberIo io{options()};
-  EXPECT_EQ(threads_of_process(), before) << "none before run()";
+  EXPECT_LE(threads_of_process(), before) << "none before run()";
   const std::size_t during = io.run([] { return threads_of_process(); });
-  EXPECT_GE(during, before + GetParam()) << "the caller's, the other workers', the watcher's";
+  // This thread is one of the workers' already; `before` may have counted some of earlier tests.
+  EXPECT_GT(during, GetParam()) << "the other workers', the watcher's";
   EXPECT_LE(during, before + io.options().max_workers) << "and temporary workers'";
-  // The kernel removes a thread's entry a moment after the thread can be joined.
-  while (threads_of_process() != before) std::this_thread::yield();
+  await_threads(before);
 }
 
 TEST_P(Workers, AThreadThatCannotBeMadeFailsRunAndNothingIsLost) {
@@ -171,7 +177,7 @@ TEST_P(Workers, AThreadThatCannotBeMadeFailsRunAndNothingIsLost) {
     EXPECT_EQ(*captured, 0);
     EXPECT_EQ(captured.use_count(), 1);
     EXPECT_EQ(frames_in_use(), frames);
-    while (threads_of_process() != threads) std::this_thread::yield();
+    await_threads(threads);
     EXPECT_FALSE(io.post([] {})) << "it is not running";
   }
   EXPECT_EQ(io.run([] { return forked_fibonacci(10); }), 55) << "with threads it works";
@@ -334,9 +340,10 @@ void expect_an_idle_engine(FiberIo& io, F prepare) {
         std::this_thread::sleep_for(span);
         return voluntary_switches(tasks) - before;
       };
-      while (switches_in(20ms) > 1) {  // until all have fallen asleep; never, if one keeps watch
+      // Until all have fallen asleep, which takes as long as others keep the cores from them;
+      // never, if one keeps watch. A worker that has left meanwhile makes the sum wrap.
+      while (switches_in(200ms) > 3) {
       }
-      EXPECT_LE(switches_in(200ms), 3U);
       go.set();
     }};
     nursery([&](Nursery& n) {
@@ -456,7 +463,6 @@ TEST_P(BusyWorkers, ManyWokenFibersAreTakenFromTheirWaker) {
   });
 }
 
-// Woken from outside, a fiber is sent to the worker it parked on; that one computes.
 // Fibers that compute for a while each, in turns: the queue is never empty, and never the same for
 // long, so that nobody is called. Another worker joins in all the same.
 TEST_P(BusyWorkers, FibersThatComputeInTurnsAreShared) {
@@ -479,6 +485,7 @@ TEST_P(BusyWorkers, FibersThatComputeInTurnsAreShared) {
   });
 }
 
+// Woken from outside, a fiber is sent to the worker it parked on; that one computes.
 TEST_P(BusyWorkers, AnInboxIsTakenOver) {
   FiberIo io{options()};
   int sent_to_the_busy_one = 0;

@@ -129,8 +129,9 @@ TEST(Scale, TenMillionThroughAWindow) {
       pass(total - 20 * kWindow);
     });
     EXPECT_EQ(ran.load(), total);
-    // Each worker keeps a cache of frames; beyond those nothing is made.
-    EXPECT_LE(frames_made() - made, workers * 4'096U);
+    // Each worker keeps a cache of frames; beyond those nothing is made. One that computes long
+    // may have had a deputy, which has a cache as well.
+    EXPECT_LE(frames_made() - made, 2 * workers * 4'096U);
   }
 }
 
@@ -231,9 +232,9 @@ TEST(Scale, NothingGrowsOverManyRounds) {
     for (int i = 0; i < 20; ++i) round();
     // A worker that had few so far may still fill its cache; growth with every round would be 20
     // times the fibers of one.
-    EXPECT_LE(frames_made() - made, 4U * 4'096);
+    EXPECT_LE(frames_made() - made, 2 * 4U * 4'096);
     if constexpr (!kSanitized) {
-      EXPECT_LE(mappings(), maps + 16);
+      EXPECT_LE(mappings(), maps + 32) << "and deputies have stacks and arenas of their own";
     }
   });
 }
@@ -259,7 +260,7 @@ TEST(Scale, NothingGrowsOverManyPosts) {
       poster.join();
     }
   });
-  EXPECT_LE(frames_made() - made, 4U * 4'096);
+  EXPECT_LE(frames_made() - made, 2 * 4U * 4'096);
 }
 
 }  // namespace

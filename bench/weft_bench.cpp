@@ -322,8 +322,8 @@ int refuse(const char* why) {
                "weft-bench: %s\n"
                "usage: weft-bench yield|spawn|event|pingpong|buffered|select|ring|skynet|sieve|\n"
                "                  pipeline|parmap|mem100k|mem1m|sleepers|timers|cancel|cancel1m|\n"
-               "                  mutex|fib|fib30|kidnap|herd|hogs|isolation|idle|wake_storm [workers]\n"
-               "                  [port]\n"
+               "                  mutex|fib|fib30|kidnap|herd|hogs|isolation|idle|wake_storm\n"
+               "                  [workers] [port]\n"
                "       weft-bench --build\n",
                why);
   return 1;

@@ -289,7 +289,8 @@ class Soak {
   Mutex mutex_;
   std::int64_t under_the_lock_ = 0;
   Count going_round_{0}, sent_{0}, received_{0}, handed_{0}, begun_{0}, ended_{0}, called_{0},
-      returned_{0}, posted_{0}, ran_{0}, locked_{0}, timed_out_{0}, failed_{0}, early_{0}, moved_{0};
+      returned_{0}, posted_{0}, ran_{0}, locked_{0}, timed_out_{0}, failed_{0}, early_{0},
+      moved_{0};
   std::map<std::string, Count> rounds_;  // by kind; complete before anybody counts
 };
 

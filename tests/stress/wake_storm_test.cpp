@@ -25,7 +25,7 @@ namespace {
 // Not pthread_self(): compilers may remember what that returned.
 [[gnu::noinline]] pid_t thread_here() { return ::gettid(); }
 
-constexpr long kCrew = 32;
+constexpr long kCrew = 64;
 
 struct Hand {
   Semaphore call{0}, other_call{0};

@@ -95,6 +95,22 @@ class Tour(unittest.TestCase):
         self.assertGreaterEqual(through, 1000)
         self.assertGreater(quiet, seen)
 
+    def test_a_heart_beats_beside_kidnapped_workers(self):
+        run = weft("tour", "kidnap")
+        self.assertEqual(run.returncode, 0, run.stdout)
+        strips = dict(re.findall(r"^    (\S.*?)  +([|:.]{20,})$", run.stdout, re.MULTILINE))
+        self.assertEqual(len(strips), 5, run.stdout)
+        self.assertEqual(len({len(strip) for strip in strips.values()}), 1, run.stdout)
+        for label in ("nobody blocks", "all in blocking()"):
+            self.assertRegex(strips[label], "[|:]", run.stdout)
+        status, text = on_a_terminal("tour", "kidnap", TERM="xterm", NO_COLOR="1")
+        self.assertEqual(status, 0, text)
+        self.assertIn("\r    nobody blocks ", text)  # live, …
+        for line in text.replace("\r\n", "\n").split("\n"):  # … and gone again
+            if "\r" in line:
+                *_, drawn, blank, _ = line.split("\r")
+                self.assertEqual(blank, " " * len(drawn), line)
+
 
 class Words(unittest.TestCase):
     def test_version(self):

@@ -63,7 +63,8 @@ struct Heart {
 template <class F>
 Heart heart_beside(unsigned workers, unsigned count, F disturb) {
   Heart heart;
-  FiberIo io{Options{.workers = workers}};
+  // The default but with one worker, which otherwise stays the only one.
+  FiberIo io{Options{.workers = workers, .max_workers = 2 * workers}};
   io.run([&] {
     nursery([&](Nursery& n) {
       const Time begin = RealClock::now();
@@ -127,13 +128,14 @@ void herd_on_a_semaphore() {
   const long releases = scaled(kReleases);
   Semaphore gate{0}, ran{0};
   std::atomic<bool> over{false};
-  std::atomic<long> came_through{0};
+  std::atomic<long> up{0}, came_through{0};
   Time woken;  // the semaphore orders it
   std::vector<double> waited;
   nursery([&](Nursery& n) {
     const long herd = scaled(kHerd);
     for (long i = 0; i < herd; ++i)
       n.spawn([&] {
+        ++up;
         for (;;) {
           gate.acquire();
           if (over.load(std::memory_order_relaxed)) return;
@@ -142,7 +144,8 @@ void herd_on_a_semaphore() {
           ran.release();
         }
       });
-    sleep_for(lasting(200ms));  // until all of them are parked
+    while (up < herd) sleep_for(1ms);
+    sleep_for(lasting(100ms));  // until they are parked
     for (long i = 0; i < releases; ++i) {
       const Time released = RealClock::now();
       gate.release();
@@ -162,13 +165,15 @@ void herd_on_a_condition() {
   const long releases = scaled(kReleases);
   Mutex mutex;
   CondVar condition;
-  long permits = 0, wakes = 0, served = 0;  // under the mutex
+  long waiting = 0, permits = 0, wakes = 0, served = 0;  // under the mutex
   bool over = false;
   Semaphore ran{0};
   nursery([&](Nursery& n) {
-    for (long i = 0, herd = scaled(kHerd); i < herd; ++i)
+    const long herd = scaled(kHerd);
+    for (long i = 0; i < herd; ++i)
       n.spawn([&] {
         std::unique_lock lock{mutex};
+        ++waiting;
         for (;;) {
           while (permits == 0 && !over) {
             condition.wait(lock);
@@ -180,7 +185,10 @@ void herd_on_a_condition() {
           ran.release();
         }
       });
-    sleep_for(lasting(200ms));
+    for (std::unique_lock lock{mutex}; waiting < herd; lock.lock()) {
+      lock.unlock();
+      sleep_for(1ms);
+    }
     for (long i = 0; i < releases; ++i) {
       {
         const std::scoped_lock lock{mutex};

@@ -252,11 +252,12 @@ static void herd_on_a_condition() {
   constexpr int herd = 10000, releases = 20000;
   std::mutex m;
   std::condition_variable c;
-  long permits = 0, wakes = 0;
+  long waiting = 0, permits = 0, wakes = 0;
   std::counting_semaphore<> ran{0};
   for (int i = 0; i < herd; ++i)
     std::thread([&] {
       std::unique_lock l(m);
+      ++waiting;
       for (;;) {
         while (!permits) {
           c.wait(l);
@@ -266,7 +267,10 @@ static void herd_on_a_condition() {
         ran.release();
       }
     }).detach();
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  for (std::unique_lock l(m); waiting < herd; l.lock()) {
+    l.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   for (int i = 0; i < releases; ++i) {
     {
       std::lock_guard l(m);

@@ -59,11 +59,16 @@ std::string watch(const Page& page, const std::string& label, const std::atomic<
   return strip;
 }
 
+std::string people(unsigned long count, const char* what) {
+  return std::to_string(count) + ' ' + what + (count == 1 ? "" : "s");
+}
+
 // A heart beside so many who disturb it; how often it beat.
 long heartbeat(Page& page, FiberIo& io, const std::string& label, unsigned count,
                void (*disturb)(Time)) {
   std::atomic<long> beats{0};
   std::string strip;
+  const unsigned long before = io.statistics().promotions;
   const Time begin = RealClock::now();
   const Time end = begin + kMarks * kMark;
   std::thread watcher{[&] { strip = watch(page, label, beats, begin); }};
@@ -78,12 +83,9 @@ long heartbeat(Page& page, FiberIo& io, const std::string& label, unsigned count
     });
   });
   watcher.join();
-  page.figure(label, strip);
+  const unsigned long hired = io.statistics().promotions - before;
+  page.figure(label, hired == 0 ? strip : strip + "  " + people(hired, "stand-in"));
   return beats;
-}
-
-std::string people(unsigned count, const char* what) {
-  return std::to_string(count) + ' ' + what + (count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -98,11 +100,19 @@ void kidnapping(Page& page) {
   expect(alone > 0, "the heart did not beat even when it was alone");
   const unsigned half = workers / 2;
   heartbeat(page, io, people(half, "worker") + " blocked", half, sit_in_system_calls);
-  heartbeat(page, io, "all " + std::to_string(workers) + " blocked", workers, sit_in_system_calls);
+  const long rescued = heartbeat(page, io, "all " + std::to_string(workers) + " blocked", workers,
+                                 sit_in_system_calls);
   page.say("Who says blocking(…) blocks a thread that no fiber needs; who computes asks nobody:");
   const long asked = heartbeat(page, io, "all in blocking()", workers, sit_in_announced_calls);
   expect(asked > 0, "the heart did not beat beside calls of blocking()");
   heartbeat(page, io, people(workers, "fiber") + " that compute", workers, compute);
+  if (io.options().max_workers == workers)
+    return page.say("Nobody stood in for them: this engine may have no more workers.");
+  const Statistics seen = io.statistics();
+  expect(rescued > 0 && seen.promotions > 0, "nobody stood in for the workers that were blocked");
+  expect(seen.promotions == seen.retirements, "a temporary worker has stayed");
+  page.say("A watcher saw work that waited for workers stuck elsewhere, and hired temporary ones,");
+  page.say(people(seen.promotions, "stand-in") + " in all. Every one of them is gone again.");
 }
 
 }  // namespace weft::tour

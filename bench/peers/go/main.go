@@ -538,11 +538,12 @@ func herdOnACondition() {
 	const herd, releases = 10000, 20000
 	var mutex sync.Mutex
 	condition := sync.NewCond(&mutex)
-	permits, wakes := 0, 0
+	waiting, permits, wakes := 0, 0, 0
 	ran := make(chan bool, 1)
 	for i := 0; i < herd; i++ {
 		go func() {
 			mutex.Lock()
+			waiting++
 			for {
 				for permits == 0 {
 					condition.Wait()
@@ -553,7 +554,11 @@ func herdOnACondition() {
 			}
 		}()
 	}
-	time.Sleep(200 * time.Millisecond)
+	for mutex.Lock(); waiting < herd; mutex.Lock() {
+		mutex.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	mutex.Unlock()
 	for i := 0; i < releases; i++ {
 		mutex.Lock()
 		permits++

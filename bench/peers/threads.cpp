@@ -202,10 +202,11 @@ static void sit_in_calls(clk::time_point end) {
     sleep_until(std::min(now + std::chrono::milliseconds(50), end));
 }
 static void kidnap(int cores) {
-  double undisturbed = heart_beside(0, sit_in_calls).beats;
-  emit("kidnap_half", 100 * heart_beside((cores + 1) / 2, sit_in_calls).beats / undisturbed,
-       "% kept");
-  emit("kidnap_all", 100 * heart_beside(cores, sit_in_calls).beats / undisturbed, "% kept");
+  auto beats = [](int count) { return double(heart_beside(count, sit_in_calls).beats); };
+  double before = beats(0), half = beats((cores + 1) / 2), all = beats(cores);
+  double undisturbed = std::max(before, beats(0));
+  emit("kidnap_half", 100 * half / undisturbed, "% kept");
+  emit("kidnap_all", 100 * all / undisturbed, "% kept");
 }
 static void hogs(int cores) {
   Heart h = heart_beside(cores, [](clk::time_point end) {

@@ -98,7 +98,7 @@ class Tour(unittest.TestCase):
     def test_a_heart_beats_beside_kidnapped_workers(self):
         run = weft("tour", "kidnap")
         self.assertEqual(run.returncode, 0, run.stdout)
-        strips = dict(re.findall(r"^    (\S.*?)  +([|:.]{20,})(?:  .*)?$", run.stdout, re.MULTILINE))
+        strips = dict(re.findall(r"(?m)^    (\S.*?)  +([|:.]{20,})(?:  .*)?$", run.stdout))
         self.assertEqual(len(strips), 5, run.stdout)
         self.assertEqual(len({len(strip) for strip in strips.values()}), 1, run.stdout)
         for label in ("nobody blocks", "all in blocking()"):

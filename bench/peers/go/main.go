@@ -497,6 +497,9 @@ func kidnap(procs int) {
 	undisturbed, _ := heartBeside(0, sitInCalls)
 	half, _ := heartBeside((procs+1)/2, sitInCalls)
 	all, _ := heartBeside(procs, sitInCalls)
+	if again, _ := heartBeside(0, sitInCalls); again > undisturbed {
+		undisturbed = again
+	}
 	emit("kidnap_half", 100*float64(half)/float64(undisturbed), "% kept")
 	emit("kidnap_all", 100*float64(all)/float64(undisturbed), "% kept")
 }

@@ -17,6 +17,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -53,18 +54,27 @@ void sit_in_the_kernel(Random& random) {
   ::nanosleep(&request, nullptr);
 }
 
-void compute(Random& random) {
-  const auto until =
-      std::chrono::steady_clock::now() + std::chrono::microseconds{random() % 3'000};
-  while (std::chrono::steady_clock::now() < until) {}
+void compute(Random& random, Duration at_most) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Duration length = at_most * static_cast<int>(random() % 100) / 100;
+  while (std::chrono::steady_clock::now() - begin < length) {}
+}
+
+// Without a pause for a while, then not at all: temporary workers come, and go again.
+template <class F>
+void now_and_then(F disturb) {
+  for (int i = 0; i < 50; ++i) disturb();
+  sleep_for(100ms);
 }
 
 class Soak {
  public:
   Soak(FiberIo& io, Duration length) : io_(io), length_(length) {}
 
-  // Inside the engine. Returns when everybody has ended.
+  // Inside the engine. Returns when everybody has ended. Again and again, if wanted.
   void run() {
+    over_ = false;
+    parcels_ = Channel<Parcel>{16};
     std::vector<std::jthread> threads;
     nursery({.name = "soak"}, [&](Nursery& n) {
       struct AtTheEnd {
@@ -82,13 +92,13 @@ class Soak {
         every(n, "caller", i, [this](Random& r) { call(r); });
         every(n, "settler", i, [this](Random& r) { settle(r); });
       }
-      every(n, "hog", 0, [](Random& r) {
-        compute(r);
-        sleep_for(Duration{r() % 2'000'000});
-      });
+      every(n, "hog", 0, [](Random& r) { now_and_then([&] { compute(r, 3ms); }); });
       every(n, "kidnapper", 0, [](Random& r) {
-        sit_in_the_kernel(r);
-        sleep_for(Duration{r() % 2'000'000});
+        now_and_then([&] {
+          std::optional<blocking_hint> hint;
+          if (r() % 2 == 0) hint.emplace();
+          sit_in_the_kernel(r);
+        });
       });
       for (std::uint32_t i = 0; i < 3; ++i)
         n.spawn("receiver", [this, rx = parcels_.rx] {
@@ -115,6 +125,10 @@ class Soak {
     EXPECT_EQ(early_.load(), 0);
     EXPECT_EQ(moved_.load(), 0);
     EXPECT_EQ(live_.load(), 0);
+  }
+
+  // Nobody was left out.
+  void expect_progress() {
     for (const auto& [kind, rounds] : rounds_) EXPECT_GT(rounds.load(), 0) << kind;
     for (const Count* some : {&sent_, &begun_, &called_, &posted_, &locked_, &timed_out_})
       EXPECT_GT(some->load(), 0);
@@ -154,6 +168,7 @@ class Soak {
 
   // Sent, or as if it had never been tried.
   void send(Random& random) {
+    if (random() % 32 == 0) sleep_for(Duration{random() % 500'000});  // let the others, too
     switch (random() % 3) {
       case 0: sent_.fetch_add(parcels_.tx.send(Parcel{live_})); return;
       case 1: {
@@ -201,7 +216,7 @@ class Soak {
             const Begun begun{*this};
             Random own{seed};
             if (depth > 0) grow(own, depth - 1);
-            if (own() % 8 == 0) compute(own);
+            if (own() % 8 == 0) compute(own, 300us);
             if (own() % 16 == 0) throw std::runtime_error{"on purpose"};
             sleep_for(Duration{own() % 200'000});
           });
@@ -284,7 +299,7 @@ class Soak {
   const Duration length_;
   std::atomic<bool> over_{false};
   Count live_{0};  // parcels
-  Channel<Parcel> parcels_{16};
+  Channel<Parcel> parcels_;
   Semaphore all_rounds_ended_{0}, thread_ended_{0}, permits_{2};
   Mutex mutex_;
   std::int64_t under_the_lock_ = 0;
@@ -299,14 +314,20 @@ Duration length_of_soak() {
   return std::chrono::seconds{text ? std::max(1L, std::strtol(text, nullptr, 10)) : 5};
 }
 
+// In runs of a second: engines also begin and end often.
 TEST(Soak, EverythingAtOnceAndNothingIsLost) {
-  FiberIo io{{.workers = 4}};
-  const Duration length = length_of_soak();
-  Soak soak{io, length};
+  FiberIo io{{.workers = 2, .scale_interval = 1ms, .temp_idle_timeout = 20ms}};
+  Soak soak{io, 900ms};
   const auto begin = std::chrono::steady_clock::now();
-  io.run([&] { soak.run(); });
-  soak.print(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  soak.expect_balanced();
+  const auto passed = [begin] { return std::chrono::steady_clock::now() - begin; };
+  while (passed() < length_of_soak() && !HasFailure()) {
+    io.run([&] { soak.run(); });
+    soak.expect_balanced();
+    EXPECT_EQ(io.statistics().promotions, io.statistics().retirements);
+  }
+  soak.expect_progress();
+  soak.print(std::chrono::duration<double>(passed()).count());
+  std::printf("%s\n", to_string(io.statistics()).c_str());
 }
 
 }  // namespace

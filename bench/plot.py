@@ -38,7 +38,7 @@ UNITS = {
     "us": "time, us",
     "B": "memory, bytes",
     "% kept": "heartbeats kept, %",
-    "%": "slower than alone, %",
+    "%": "more than alone, %",
     "1/s": "per second",
 }
 

@@ -99,6 +99,7 @@ ROBUSTNESS = {  # what others do to a fiber; in tables of their own
     "hogs_gap_max": "W17 the same, most",
     "isolation_item": "W18 a pipeline of 4 stages alone, per item",
     "isolation": "W18 the same, a pipeline per worker: slower by",
+    "isolation_cpu": "W18 and uses more CPU by",
     "idle_switches": "idle process, voluntary context switches",
     "wake_storm": "a million wakes across workers, each",
 }

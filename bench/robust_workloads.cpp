@@ -238,25 +238,41 @@ double pipeline(long items) {
   return s;
 }
 
-// The mean of `count` of them side by side.
-double pipelines(unsigned count, long items) {
-  std::vector<double> took(count);
-  nursery([&](Nursery& n) {
-    for (double& mine : took) n.spawn([&mine, items] { mine = pipeline(items); });
-  });
-  return std::accumulate(took.begin(), took.end(), 0.0) / static_cast<double>(count);
+double cpu_seconds() {
+  std::timespec t{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
 }
+
+// Of a pipeline, the mean of several side by side: how long they take, and how much CPU.
+struct Pipelines {
+  std::vector<double> took, used;
+
+  void run(unsigned count, long items) {
+    std::vector<double> each_took(count);
+    const double before = cpu_seconds();
+    nursery([&](Nursery& n) {
+      for (double& mine : each_took) n.spawn([&mine, items] { mine = pipeline(items); });
+    });
+    used.push_back((cpu_seconds() - before) / count);
+    took.push_back(std::accumulate(each_took.begin(), each_took.end(), 0.0) / count);
+  }
+};
 
 void isolation(unsigned workers) {
   const long items = scaled(500'000);
-  std::vector<double> alone, together;
-  pipelines(workers, items);  // warm
+  Pipelines{}.run(workers, items);  // warm
+  Pipelines alone, together;
   for (int i = 0; i < 5; ++i) {
-    alone.push_back(pipelines(1, items));
-    together.push_back(pipelines(workers, items));
+    alone.run(1, items);
+    together.run(workers, items);
   }
-  emit("isolation_item", percentile(alone, 50) * 1e9 / static_cast<double>(items), "ns");
-  emit("isolation", 100 * (percentile(together, 50) / percentile(alone, 50) - 1), "%");
+  const auto more = [](const std::vector<double>& with, const std::vector<double>& without) {
+    return 100 * (percentile(with, 50) / percentile(without, 50) - 1);
+  };
+  emit("isolation_item", each(percentile(alone.took, 50), items), "ns");
+  emit("isolation", more(together.took, alone.took), "%");
+  emit("isolation_cpu", more(together.used, alone.used), "%");
 }
 
 // ── nothing to do ───────────────────────────────────────────────────────────────────────────────

@@ -312,23 +312,32 @@ static double pipeline(int items) {
   if (sum != n * (n - 1) / 2 + n * stages) std::abort();
   return took;
 }
-static double pipelines(int count, int items) {
-  std::vector<double> took(count);
-  Threads v;
-  for (double& mine : took) v.emplace_back([&mine, items] { mine = pipeline(items); });
-  join(v);
-  return std::accumulate(took.begin(), took.end(), 0.0) / count;
-}
+struct Pipelines {  // of one, the mean of several side by side: how long, and how much CPU
+  std::vector<double> took, used;
+  void run(int count, int items) {
+    std::vector<double> each(count);
+    double before = cpu();
+    Threads v;
+    for (double& mine : each) v.emplace_back([&mine, items] { mine = pipeline(items); });
+    join(v);
+    used.push_back((cpu() - before) / count);
+    took.push_back(std::accumulate(each.begin(), each.end(), 0.0) / count);
+  }
+};
 static void isolation(int cores) {
   constexpr int items = 50000;
-  std::vector<double> alone, together;
-  pipelines(cores, items);
+  Pipelines{}.run(cores, items);
+  Pipelines alone, together;
   for (int i = 0; i < 5; ++i) {
-    alone.push_back(pipelines(1, items));
-    together.push_back(pipelines(cores, items));
+    alone.run(1, items);
+    together.run(cores, items);
   }
-  emit("isolation_item", percentile(alone, 50) * 1e9 / items, "ns");
-  emit("isolation", 100 * (percentile(together, 50) / percentile(alone, 50) - 1), "%");
+  auto more = [](auto& with, auto& without) {
+    return 100 * (percentile(with, 50) / percentile(without, 50) - 1);
+  };
+  emit("isolation_item", percentile(alone.took, 50) * 1e9 / items, "ns");
+  emit("isolation", more(together.took, alone.took), "%");
+  emit("isolation_cpu", more(together.used, alone.used), "%");
 }
 
 // ---- nothing to do: of all threads but this one, which looks

@@ -605,28 +605,35 @@ func onePipeline(items int) float64 {
 	return time.Since(t).Seconds()
 }
 
-func pipelines(count, items int) float64 {
-	took := make(chan float64)
+// Of a pipeline, the mean of several side by side: how long they take, and how much CPU.
+func pipelines(count, items int, took, used *[]float64) {
+	each := make(chan float64)
+	before := cpu()
 	for i := 0; i < count; i++ {
-		go func() { took <- onePipeline(items) }()
+		go func() { each <- onePipeline(items) }()
 	}
 	sum := 0.0
 	for i := 0; i < count; i++ {
-		sum += <-took
+		sum += <-each
 	}
-	return sum / float64(count)
+	*took = append(*took, sum/float64(count))
+	*used = append(*used, (cpu()-before)/float64(count))
 }
 
 func isolation(procs int) {
 	const items = 500000
-	var alone, together []float64
-	pipelines(procs, items)
+	var alone, together, aloneUsed, togetherUsed, warm []float64
+	pipelines(procs, items, &warm, &warm)
 	for i := 0; i < 5; i++ {
-		alone = append(alone, pipelines(1, items))
-		together = append(together, pipelines(procs, items))
+		pipelines(1, items, &alone, &aloneUsed)
+		pipelines(procs, items, &together, &togetherUsed)
+	}
+	more := func(with, without []float64) float64 {
+		return 100 * (percentile(with, 50)/percentile(without, 50) - 1)
 	}
 	emit("isolation_item", percentile(alone, 50)*1e9/items, "ns")
-	emit("isolation", 100*(percentile(together, 50)/percentile(alone, 50)-1), "%")
+	emit("isolation", more(together, alone), "%")
+	emit("isolation_cpu", more(togetherUsed, aloneUsed), "%")
 }
 
 // ---- nothing to do: of all threads but this one, which sleeps in the kernel and looks

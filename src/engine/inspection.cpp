@@ -26,7 +26,8 @@ class Inspection {
       if (!patient()) return false;  // a thief is there, and will be gone soon
     stopped_.push_back(&worker);
     worker.inbox.nudge();
-    while (!worker.gate_.has_yielded() && !ended())
+    // It may have been on its way home.
+    while (!worker.gate_.has_yielded() && !ended() && worker.state() != WorkerState::dead)
       if (!patient()) return false;
     if (worker.current != &worker.base()) running_.push_back(worker.current);
     return true;

@@ -1,14 +1,24 @@
-// How a temporary worker comes and goes.
+// How a temporary worker comes and goes, and how a worker that is stuck is relieved of its fibers.
 //
 // DRAINING: it takes nothing new, and what waits here goes to the injector, where everybody looks.
 // Its inbox is closed in the same step that finds it empty, so that whoever sends it a fiber later
 // knows, and gives it to the injector instead.
 #include "scheduler.hpp"
+#include "visit.hpp"
 #include "worker.hpp"
 
+#include <signal.h>
 #include <unistd.h>
 
+#include <cstdint>
+
 namespace weft::engine {
+
+using namespace policy;
+
+void Worker::take_signals() noexcept {
+  ::pthread_sigmask(SIG_SETMASK, &shared_.sysmon.program_mask(), nullptr);
+}
 
 void Worker::arrive() noexcept {
   thread_id_ = static_cast<int>(::gettid());
@@ -19,24 +29,47 @@ void Worker::arrive() noexcept {
   inbox.reopen();
 }
 
+// Inside the gate.
+bool Worker::empty_queues(std::size_t most) noexcept {
+  std::size_t left = most;
+  const auto give = [&](Fiber* fiber) {
+    if (fiber) shared_.injector.push(*fiber), --left;
+    return fiber != nullptr;
+  };
+  if (give(next_)) next_ = nullptr;
+  while (left != 0 && give(ready_.take())) {}
+  while (left != 0 && give(fresh_.pop_oldest())) {}
+  return left != most;
+}
+
 void Worker::give_all_away() noexcept {
   bool any = false;
-  const auto give = [&](Fiber& fiber) {
-    shared_.injector.push(fiber);
-    any = true;
-  };
   {
     const Inside inside{gate_};
-    if (Fiber* const fiber = next_) {
-      next_ = nullptr;
-      give(*fiber);
-    }
-    while (Fiber* const fiber = ready_.take()) give(*fiber);
-    while (Fiber* const fiber = fresh_.pop_oldest()) give(*fiber);
+    any = empty_queues(SIZE_MAX);
   }
   Inbox::Arrivals arrivals = inbox.take_all();
-  while (Fiber* const fiber = arrivals.fibers.pop_front()) give(*fiber);
   called_ = called_ || arrivals.called;
+  while (Fiber* const fiber = arrivals.fibers.pop_front()) {
+    shared_.injector.push(*fiber);
+    any = true;
+  }
+  if (any) shared_.tell_of_injected();
+}
+
+void Worker::relieve() noexcept {
+  const Visit visit{*this, Duration{}};
+  if (!visit.alone()) return;
+  FiberList stranded = inbox.take_over();
+  bool any = empty_queues(kLootMax);
+  while (Fiber* const fiber = stranded.pop_front()) {
+    if (fiber->is_pinned()) {
+      inbox.push(*fiber);
+    } else {
+      shared_.injector.push(*fiber);
+      any = true;
+    }
+  }
   if (any) shared_.tell_of_injected();
 }
 
@@ -52,6 +85,7 @@ void Worker::retire() noexcept {
   if (!is_temporary()) return;
   shared_.keep_watch(*this);
   shared_.idle.leave();
+  shared_.sysmon.one_thread_less();
   become(WorkerState::dead);
   shared_.sysmon.ring();  // to join our thread
 }

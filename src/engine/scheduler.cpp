@@ -86,6 +86,7 @@ class [[nodiscard]] Watching {
 
 void* Scheduler::run_worker(void* at) {
   Worker& worker = *static_cast<Worker*>(at);
+  if (worker.is_temporary()) worker.take_signals();
   char name[16];
   std::snprintf(name, sizeof name, "weft-%u", worker.index());
   ::pthread_setname_np(::pthread_self(), name);
@@ -134,6 +135,8 @@ void Scheduler::run_root(Fiber& root_fiber) {
 
 void Scheduler::leave(std::size_t children) noexcept {
   if (!count.leave(children)) return;
+  // A newcomer opens its inbox, lies down, and looks whether all is over: one of us sees the other.
+  Sync::fence(std::memory_order_seq_cst);
   for (const auto& worker : workers()) worker->inbox.nudge();
 }
 
@@ -184,12 +187,14 @@ bool Scheduler::hire(unsigned place, pthread_t& thread) noexcept {
   Worker& worker = *workers_[place];
   worker.hire();
   idle.join();  // from now on not everybody sleeps, until the newcomer does
+  sysmon.one_more_thread();
+  // Before it starts: who looks for sleepers, or sends everybody home, must not overlook it.
+  if (place >= worker_count()) places_.store(place + 1, std::memory_order_release);
   const bool hired = arch::sys_pthread_create(&thread, nullptr, &run_worker, &worker) == 0;
   if (!hired) {
-    worker.not_hired();
+    sysmon.one_thread_less();
     idle.leave();
-  } else if (place >= worker_count()) {
-    places_.store(place + 1, std::memory_order_release);
+    worker.not_hired();
   }
   inspected_.store(false, std::memory_order_release);
   return hired;
@@ -225,6 +230,12 @@ bool Scheduler::take_the_watch(const Worker& worker) noexcept {
 void Scheduler::rouse_the_watch() noexcept {
   if (!idle.surface()) return;
   sysmon.rouse();
+  const std::uint32_t watch = watch_.load(std::memory_order_seq_cst);
+  if (watch != kNobody) workers_[watch]->inbox.nudge();
+}
+
+void Scheduler::have_the_watch_look() noexcept {
+  surface();
   const std::uint32_t watch = watch_.load(std::memory_order_seq_cst);
   if (watch != kNobody) workers_[watch]->inbox.nudge();
 }
@@ -300,6 +311,8 @@ Scheduler::Deadlocked Scheduler::raise_if_deadlocked(Worker& worker) noexcept {
   if (offload.in_flight() != 0) return Deadlocked::no;
   for (const auto& other : workers())
     if (other->timers.soonest() != Instant::max()) return Deadlocked::no;
+  Sync::fence(std::memory_order_seq_cst);  // the watcher announces, then takes timers off a wheel
+  if (sysmon.holds_fibers()) return Deadlocked::unsure;
   if (options.on_deadlock == OnDeadlock::automatic && !alone_in_process()) return Deadlocked::no;
   // The others are asleep, but a foreign thread may wake them: keep them from running fibers.
   std::vector<std::unique_ptr<Worker::Visit>> visits;

@@ -89,6 +89,8 @@ class Scheduler {
   // By who lies down. False: somebody else keeps it.
   [[nodiscard]] bool take_the_watch(const Worker& worker) noexcept;
   void rouse_the_watch() noexcept;
+  // Also if it looks just now.
+  void have_the_watch_look() noexcept;
   // By the watch, who gets up.
   void surface() noexcept {
     if (idle.surface()) sysmon.rouse();

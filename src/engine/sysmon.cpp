@@ -4,8 +4,6 @@
 
 #include <weft/arch/fault.hpp>
 
-#include <signal.h>
-
 #include <algorithm>
 #include <cassert>
 #include <cstdio>
@@ -65,14 +63,15 @@ Sysmon::Sysmon(Scheduler& scheduler)
 void Sysmon::start() noexcept {
   stopping_.store(false, std::memory_order_relaxed);
   std::fill(seen_.begin(), seen_.end(), Seen{});
-  // The program's signals are not for this thread.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  // The program's signals are not for this thread, but for its own faults.
+  sigset_t others;
+  ::sigfillset(&others);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP})
+    ::sigdelset(&others, fault);
+  ::pthread_sigmask(SIG_SETMASK, &others, &program_mask_);
   started_ = arch::sys_pthread_create(&thread_, nullptr, &body, this) == 0;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (started_) threads_ = threads_ + 1;
+  ::pthread_sigmask(SIG_SETMASK, &program_mask_, nullptr);
+  if (started_) one_more_thread();
 }
 
 void Sysmon::stop() noexcept {
@@ -80,7 +79,7 @@ void Sysmon::stop() noexcept {
   bell_.ring();
   if (started_) {
     ::pthread_join(thread_, nullptr);
-    threads_ = threads_ - 1;
+    one_thread_less();
   }
   started_ = false;
   for (unsigned i = shared_.options.workers; i < shared_.options.max_workers; ++i)
@@ -110,12 +109,14 @@ void Sysmon::watch() noexcept {
 }
 
 void Sysmon::round(Instant now) noexcept {
+  stuck_ = Stuck::nobody;
   join_the_retired();
   fire_late_timers(now);
   const std::int64_t pressure = measure_pressure();
   const Statistics::Reason reason = consider(now, pressure);
   count(blocked_[reason]);
-  if (reason == Statistics::none) hire(now);
+  const bool hired = reason == Statistics::none && hire(now);
+  if (!hired && stuck_ == Stuck::some) relieve_the_stuck();
   if (pressure > 0) end_time_slices();
   let_one_go(now);
   if (chaos::strikes(16)) shared_.worker(0).inbox.nudge();  // a wake for nothing
@@ -157,10 +158,12 @@ void Sysmon::see(Worker& worker, Seen& seen, bool work_for_anybody) noexcept {
 void Sysmon::fire_late_timers(Instant now) noexcept {
   for (const auto& worker : shared_.workers()) {
     if (worker->inbox.is_asleep() || worker->timers.soonest() + kTimersLate > now) continue;
+    firing_.store(true, std::memory_order_seq_cst);
     Fired fired;
     count(late_timers_, worker->timers.fire_due(now, fired));
     shared_.give_to_anybody(std::move(fired.woken));
     CancelScope::tell(fired.hooks);
+    firing_.store(false, std::memory_order_seq_cst);
   }
 }
 
@@ -173,24 +176,25 @@ Statistics::Reason Sysmon::consider(Instant now, std::int64_t pressure) noexcept
   if (pressure == 0) return Statistics::no_work;
   if (pressure < 0) return Statistics::nonpositive;
   if (others.asleep() != 0 || others.searching() != 0) return Statistics::idle_capacity;
+  look_for_the_stuck();
+  if (stuck_ == Stuck::nobody) return Statistics::not_stuck;
   if (others.workers() >= options.max_workers) return Statistics::at_limit;
   if (now - scaled_at_ < options.scale_interval) return Statistics::too_soon;
-  if (!somebody_is_stuck()) return Statistics::not_stuck;
   return Statistics::none;
 }
 
-bool Sysmon::somebody_is_stuck() noexcept {
+void Sysmon::look_for_the_stuck() noexcept {
   const bool injected = !shared_.injector.empty();
-  bool found = false;
+  bool stranded = false;
   bool everybody = true;
   for (const auto& worker : shared_.workers()) {
     if (worker->state() == WorkerState::dead) continue;
     const bool stuck = is_stuck(*worker, seen_[worker->index()]);
     if (stuck) worker->mark_held();
-    found = found || (stuck && worker->backlog() > 0);
+    stranded = stranded || (stuck && worker->backlog() > 0);
     everybody = everybody && stuck;
   }
-  return found || (injected && everybody);
+  if (stranded || (injected && everybody)) stuck_ = everybody ? Stuck::everybody : Stuck::some;
 }
 
 // Blocked, or held by a fiber that computes: not one that merely waits for a core.
@@ -202,24 +206,30 @@ bool Sysmon::is_stuck(Worker& worker, const Seen& seen) noexcept {
   return !waits_for_core(thread);
 }
 
-void Sysmon::hire(Instant now) noexcept {
+// Nobody can be hired, and the others have no time to search: what is stranded goes where they look
+// now and then.
+void Sysmon::relieve_the_stuck() noexcept {
+  for (const auto& worker : shared_.workers())
+    if (worker->is_held() && worker->backlog() > 0) worker->relieve();
+}
+
+bool Sysmon::hire(Instant now) noexcept {
   count(passes_);
   const unsigned first = shared_.options.workers;
   for (unsigned i = first; i < shared_.options.max_workers; ++i) {
     if (is_hired_[i]) continue;
-    if (!shared_.hire(i, hired_[i])) return;
+    if (!shared_.hire(i, hired_[i])) return false;
     is_hired_[i] = true;
-    threads_ = threads_ + 1;
     count(promotions_);
     scaled_at_ = stuck_at_ = now;
-    return;
+    return true;
   }
+  return false;
 }
 
 void Sysmon::say_goodbye(unsigned place) noexcept {
   ::pthread_join(hired_[place], nullptr);
   is_hired_[place] = false;
-  threads_ = threads_ - 1;
   count(retirements_);
 }
 
@@ -228,8 +238,8 @@ void Sysmon::join_the_retired() noexcept {
     const unsigned place = worker->index();
     if (!is_hired_[place] || worker->state() != WorkerState::dead) continue;
     say_goodbye(place);
-    // Who looked for a deadlock meanwhile found one thread too many, and went to sleep.
-    shared_.rouse_the_watch();
+    // Who looked for a deadlock meanwhile found a thread that is not ours: it may look again.
+    shared_.have_the_watch_look();
   }
 }
 
@@ -252,7 +262,7 @@ void Sysmon::let_one_go(Instant now) noexcept {
 void Sysmon::end_time_slices() noexcept {
   for (const auto& worker : shared_.workers()) {
     const Seen& seen = seen_[worker->index()];
-    if (seen.still < kStillRounds || worker->backlog() <= 0) continue;
+    if (seen.still < kStillRounds || (worker->backlog() <= 0 && shared_.injector.empty())) continue;
     if (cpu_time_of(worker->thread_id()) - seen.cpu_at_first < kTimeSlice) continue;
     // It may have left meanwhile: then another looks up for nothing. Frames are never freed.
     Fiber* const fiber = worker->current;

@@ -4,7 +4,8 @@
 // A worker may be blocked by a system call, or held by a fiber that computes. If another worker is
 // idle, that one takes over what is stranded there (see Worker::watch_round). If all are busy, this
 // thread finds out, once in a round, and
-//   - hires a temporary worker, one in a scale_interval, while work is stranded;
+//   - hires a temporary worker, one in a scale_interval, while work is stranded, or else moves that
+//     to the injector;
 //   - fires timers that the workers are late with;
 //   - asks a fiber whose time slice is over to yield at its next operation, if others wait;
 //   - lets temporary workers go that are no longer needed.
@@ -18,6 +19,7 @@
 #include <weft/engine.hpp>
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <cstdint>
 #include <vector>
@@ -41,8 +43,19 @@ class Sysmon {
   void ring() noexcept { bell_.ring(); }
 
   [[nodiscard]] Statistics statistics() const noexcept;
-  // How many threads are there on our account: this one's, and temporary workers'.
-  [[nodiscard]] unsigned threads() const noexcept { return threads_; }
+  // How many threads are there on our account: this one's, and temporary workers'. Never more than
+  // there are, unless one is on its way in, and counts as awake.
+  [[nodiscard]] unsigned threads() const noexcept {
+    return threads_.load(std::memory_order_relaxed);
+  }
+  void one_more_thread() noexcept { threads_.fetch_add(1, std::memory_order_relaxed); }
+  void one_thread_less() noexcept { threads_.fetch_sub(1, std::memory_order_relaxed); }
+  // Fibers may be in our hands alone: woken, and not queued yet.
+  [[nodiscard]] bool holds_fibers() const noexcept {
+    return firing_.load(std::memory_order_seq_cst);
+  }
+  // The signals that were blocked where run() was called. Workers have that mask, we have not.
+  [[nodiscard]] const sigset_t& program_mask() const noexcept { return program_mask_; }
 
  private:
   // What the last round saw of a worker.
@@ -63,9 +76,10 @@ class Sysmon {
   [[nodiscard]] std::int64_t measure_pressure() noexcept;
   // Why no worker is hired now, or `none`.
   [[nodiscard]] Statistics::Reason consider(Instant now, std::int64_t pressure) noexcept;
-  [[nodiscard]] bool somebody_is_stuck() noexcept;
+  void look_for_the_stuck() noexcept;
+  void relieve_the_stuck() noexcept;
   [[nodiscard]] bool is_stuck(Worker& worker, const Seen& seen) noexcept;
-  void hire(Instant now) noexcept;
+  bool hire(Instant now) noexcept;
   void say_goodbye(unsigned place) noexcept;
   void join_the_retired() noexcept;
   void let_one_go(Instant now) noexcept;
@@ -80,8 +94,12 @@ class Sysmon {
   std::vector<Seen> seen_;
   Instant scaled_at_{};
   Instant stuck_at_{};                // when somebody was stuck last
+  enum class Stuck : std::uint8_t { nobody, some, everybody };
+  Stuck stuck_ = Stuck::nobody;       // while something waits for them, in this round
   std::uint64_t negative_streak_ = 0;
-  Inspected<unsigned> threads_ = 0;
+  Atomic<unsigned> threads_{0};
+  Atomic<bool> firing_{false};
+  sigset_t program_mask_{};
 
   Inspected<std::int64_t> pressure_ = 0;
   Inspected<std::uint64_t> positive_ = 0, negative_ = 0, negative_streak_max_ = 0;

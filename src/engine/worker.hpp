@@ -37,6 +37,7 @@ class Worker : public Host {
 
   // ── on the worker's own thread ──────────────────────────────────────────────────────────────
 
+  void take_signals() noexcept;  // as the other workers do
   void run() noexcept;  // until the root count is over, or it retires
   void arm(Timer& timer) noexcept;
   void expect_blocking(bool about_to) noexcept;
@@ -81,6 +82,8 @@ class Worker : public Host {
   // It makes no progress: the watcher found out, or its fiber has said so. Over with the next pick.
   [[nodiscard]] bool is_held() const noexcept { return held_at_ == ticks(); }
   void mark_held() noexcept { held_at_ = ticks(); }
+  // By the watcher, while it is held: what others could run goes to the injector, some at a time.
+  void relieve() noexcept;
   // Who tells what its thread is doing.
   [[nodiscard]] int thread_id() const noexcept { return thread_id_; }
 
@@ -172,6 +175,7 @@ class Worker : public Host {
   void arrive() noexcept;
   // Gives up what waits here. Every fiber remains findable: in the injector, or in our hands.
   void give_all_away() noexcept;
+  bool empty_queues(std::size_t most) noexcept;
   void retire() noexcept;
   [[nodiscard]] bool may_retire() const noexcept { return leaving_ && !has_pinned; }
 

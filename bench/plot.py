@@ -32,7 +32,15 @@ text { font: 11px system-ui, sans-serif; fill: #1f2933; }
 }
 """.strip()
 
-UNITS = {"ns": "time, ns", "ms": "time, ms", "us": "time, us", "B": "memory, bytes"}
+UNITS = {
+    "ns": "time, ns",
+    "ms": "time, ms",
+    "us": "time, us",
+    "B": "memory, bytes",
+    "% kept": "heartbeats kept, %",
+    "%": "more than alone, %",
+    "1/s": "per second",
+}
 
 
 def shown(value):
@@ -105,7 +113,8 @@ def draw_metric(drawing, row, programs, axis, x, y):
             width = axis.width(of["best"])
             words = f"{program}: {shown(of['best'])} {row['unit']}"
             drawing.text(x + NAME - 6, y + BAR - 2, program, name, "end")
-            drawing.bar(x + NAME, y, width, style, words)
+            if width > 0:  # a logarithmic axis has no place for zero and less
+                drawing.bar(x + NAME, y, width, style, words)
             drawing.text(x + NAME + width + 4, y + BAR - 2, shown(of["best"]), name)
         y += BAR + BETWEEN
 

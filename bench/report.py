@@ -88,7 +88,23 @@ METRICS = {  # in the order of the rows
     "pipe_stages": "W22 pipeline of 10 stages, buffers of 128, per item and stage",
     "par_map": "W23 par_map of 10 us of work, in order, per item",
 }
-MORE_IS_BETTER = {"req/s", "fibers"}
+ROBUSTNESS = {  # what others do to a fiber; in tables of their own
+    "kidnap_half": "W15 heartbeats, half of the workers in system calls",
+    "kidnap_all": "W15 heartbeats, all workers in system calls",
+    "kidnap_all_asked": "W15 the same calls by `blocking`",
+    "herd_wake": "W16 herd of 10,000, release to run, median",
+    "herd_wake_p99": "W16 the same, 99 %",
+    "herd_wakes": "W16 herd of 10,000, wakes per release",
+    "hogs_gap_p99": "W17 heartbeat gap beside a hog per worker, 99 %",
+    "hogs_gap_max": "W17 the same, most",
+    "isolation_item": "W18 a pipeline of 4 stages alone, per item",
+    "isolation": "W18 the same, a pipeline per worker: slower by",
+    "isolation_cpu": "W18 and uses more CPU by",
+    "idle_switches": "idle process, voluntary context switches",
+    "wake_storm": "a million wakes across workers, each",
+}
+METRICS.update(ROBUSTNESS)
+MORE_IS_BETTER = {"req/s", "fibers", "% kept"}
 
 
 # ---- CSV to JSON ---------------------------------------------------------------------------------
@@ -203,9 +219,16 @@ def table(rows, programs):
 def tables(results):
     for workers in sorted({row["workers"] for row in results["rows"]}):
         pins = {1: "1 worker, pinned to one core", 2: "2 workers, pinned to two cores"}
-        yield f"\n{pins.get(workers, f'{workers} workers')}:\n"
+        pinned = pins.get(workers, f"{workers} workers")
         rows = [row for row in results["rows"] if row["workers"] == workers]
-        yield from table(rows, results["programs"])
+        of_speed = [row for row in rows if row["metric"] not in ROBUSTNESS]
+        of_robustness = [row for row in rows if row["metric"] in ROBUSTNESS]
+        if of_speed:
+            yield f"\n{pinned}:\n"
+            yield from table(of_speed, results["programs"])
+        if of_robustness:
+            yield f"\nRobustness, {pinned}:\n"
+            yield from table(of_robustness, results["programs"])
 
 
 def facts(results):

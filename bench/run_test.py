@@ -31,6 +31,7 @@ case "$1" in
   echo_words) echo "words $n req/s" ;;
   memory) echo "mem_1m 4321.5 B" ;;
   cores) echo "cores $(nproc) cores" ;;
+  kidnap) echo "kidnap_all $((90 + n)) % kept"; echo "isolation -2.5 %" ;;
   crash) echo "half 1 ns"; exit 3 ;;
   *) exit 2 ;;
 esac
@@ -113,6 +114,21 @@ class Harness(Scratch):
         self.assertIn("1 worker, pinned to one core:", run.stdout)
         self.assertIn("2 workers, pinned to two cores:", run.stdout)
         self.assertIn("req/s (more is better)", self.check_plot())
+
+    def test_robustness_has_tables_of_its_own(self):
+        run = run_sh(self.bin, WORKLOADS="yield kidnap", PASSES="3", WORKERS="1 2")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.check_markdown(run.stdout)
+        titles = re.findall(r"^\S.*(?=:\n\n\|)", run.stdout, re.MULTILINE)
+        pins = ["1 worker, pinned to one core", "2 workers, pinned to two cores"]
+        self.assertEqual(titles, [t for p in pins for t in (p, f"Robustness, {p}")])
+        # More heartbeats are better; less than nothing is lost to a neighbour, and has no bar.
+        kept = "| W15 heartbeats, all workers in system calls | % kept | 93 / 92 |"
+        self.assertEqual(run.stdout.count(kept), 2, run.stdout)
+        self.assertIn("slower by | % | -2.5 / -2.5 |", run.stdout)
+        texts = self.check_plot()
+        self.assertIn("heartbeats kept, % (more is better)", texts)
+        self.assertIn("-2.5", texts)
 
     def test_workers_have_as_many_cores(self):
         run = run_sh(self.bin, WORKLOADS="cores", PASSES="1", WORKERS="1 2")
@@ -221,7 +237,8 @@ class Real(Scratch):
 
     def test_every_workload_runs_and_every_result_is_right(self):
         run = run_sh(self.bin, WORKLOADS="yield spawn event mem100k mem1m sleepers timers cancel "
-                     "cancel1m mutex fib fib30", PASSES="1", WORKERS="1 2",
+                     "cancel1m mutex fib fib30 kidnap herd hogs isolation idle wake_storm",
+                     PASSES="1", WORKERS="1 2",
                      WEFT_BENCH_SCALE="0.002")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
         self.check_markdown(run.stdout)
@@ -235,8 +252,11 @@ class Real(Scratch):
                 "async_seq", "event_pingpong", "sleep_cpu", "sleep_late_max", "timer_seq",
                 "timer_bulk", "cancel_100k", "cancel_100k_unwound", "cancel_1m",
                 "mem_100k", "mem_1m", "mem_1m_tables", "mem_1m_create",
-                "mem_1m_teardown",
+                "mem_1m_teardown", "kidnap_half", "kidnap_all", "kidnap_all_asked", "herd_wake",
+                "herd_wake_p99", "herd_wakes", "hogs_gap_p99", "hogs_gap_max", "idle_switches",
             }, seen)
+            # One worker has no neighbour and nobody to wake across.
+            self.assertEqual({"isolation", "wake_storm"} <= seen, workers == 2)
             self.assertEqual(sum(metric.startswith("fib_") for metric in seen), 2)
         for row in results["rows"]:
             if row["unit"] == "ns":

@@ -1,11 +1,14 @@
 // std::thread peer, for scale: one kernel thread per "fiber". usage: threads <workload> <cores>
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
+#include <semaphore.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <numeric>
 #include <semaphore>
 #include <thread>
 #include "bench.hpp"
@@ -156,6 +159,204 @@ static void mutex() {
   join(v);
   per_op("mutex", t, total);
 }
+// ---- W15 and W17: a heart, and those beside it. There are no workers: each is a thread.
+using ms = std::chrono::duration<double, std::milli>;
+static double percentile(std::vector<double> v, double hundredths) {
+  std::sort(v.begin(), v.end());
+  return v[std::min(size_t(hundredths / 100 * double(v.size())), v.size() - 1)];
+}
+static void sleep_until(clk::time_point at) {
+  auto ns = std::chrono::nanoseconds(at.time_since_epoch()).count();
+  timespec t{ns / 1000000000, ns % 1000000000};
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, nullptr);
+}
+struct Heart {
+  long beats = 0;
+  std::vector<double> gaps;
+  void beat(clk::time_point begin, clk::time_point end) {  // what was missed is lost
+    constexpr std::chrono::milliseconds period(1);
+    auto due = begin;
+    for (auto last = begin; last < end;) {
+      auto now = clk::now();
+      due += std::max<clk::rep>(1, (now - due) / period + 1) * period;
+      sleep_until(due);
+      now = clk::now();
+      beats += now < end;
+      gaps.push_back(ms(now - last).count());
+      last = now;
+    }
+  }
+};
+template <class F>
+static Heart heart_beside(int count, F disturb) {
+  Heart h;
+  Threads v;
+  auto begin = clk::now(), end = begin + std::chrono::seconds(2);
+  v.emplace_back([&] { h.beat(begin, end); });
+  for (int i = 0; i < count; ++i) v.emplace_back([=] { disturb(end); });
+  join(v);
+  return h;
+}
+static void sit_in_calls(clk::time_point end) {
+  for (auto now = clk::now(); now < end; now = clk::now())
+    sleep_until(std::min(now + std::chrono::milliseconds(50), end));
+}
+static void kidnap(int cores) {
+  auto beats = [](int count) { return double(heart_beside(count, sit_in_calls).beats); };
+  double before = beats(0), half = beats((cores + 1) / 2), all = beats(cores);
+  double undisturbed = std::max(before, beats(0));
+  emit("kidnap_half", 100 * half / undisturbed, "% kept");
+  emit("kidnap_all", 100 * all / undisturbed, "% kept");
+}
+static void hogs(int cores) {
+  Heart h = heart_beside(cores, [](clk::time_point end) {
+    while (clk::now() < end) {
+    }
+  });
+  emit("hogs_gap_p99", percentile(h.gaps, 99), "ms");
+  emit("hogs_gap_max", percentile(h.gaps, 100), "ms");
+}
+
+// ---- W16
+static void herd() {
+  constexpr int herd = 10000, releases = 20000;
+  sem_t gate, ran;  // with std::counting_semaphore it takes minutes
+  sem_init(&gate, 0, 0);
+  sem_init(&ran, 0, 0);
+  clk::time_point woken;
+  std::atomic<bool> over{false};
+  Threads v;
+  for (int i = 0; i < herd; ++i)
+    v.emplace_back([&] {
+      for (;;) {
+        sem_wait(&gate);
+        if (over) return;
+        woken = clk::now();
+        sem_post(&ran);
+      }
+    });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  std::vector<double> waited;
+  for (int i = 0; i < releases; ++i) {
+    auto released = clk::now();
+    sem_post(&gate);
+    sem_wait(&ran);
+    waited.push_back(ms(woken - released).count() * 1e6);
+  }
+  over = true;
+  for (int i = 0; i < herd; ++i) sem_post(&gate);
+  join(v);
+  emit("herd_wake", percentile(waited, 50), "ns");
+  emit("herd_wake_p99", percentile(waited, 99), "ns");
+}
+static void herd_on_a_condition() {
+  constexpr int herd = 10000, releases = 20000;
+  std::mutex m;
+  std::condition_variable c;
+  long waiting = 0, permits = 0, wakes = 0;
+  std::counting_semaphore<> ran{0};
+  for (int i = 0; i < herd; ++i)
+    std::thread([&] {
+      std::unique_lock l(m);
+      ++waiting;
+      for (;;) {
+        while (!permits) {
+          c.wait(l);
+          ++wakes;
+        }
+        --permits;
+        ran.release();
+      }
+    }).detach();
+  for (std::unique_lock l(m); waiting < herd; l.lock()) {
+    l.unlock();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (int i = 0; i < releases; ++i) {
+    {
+      std::lock_guard l(m);
+      ++permits;
+    }
+    c.notify_one();
+    ran.acquire();
+  }
+  std::lock_guard l(m);
+  emit("herd_wakes", double(wakes) / releases, "wakes");
+  std::_Exit(0);
+}
+
+// ---- W18: a source, four stages that add one, and a sink, each a thread
+static double pipeline(int items) {
+  constexpr int stages = 4;
+  std::vector<Queue> q(stages + 1);
+  auto close = [](Queue& c) {
+    std::lock_guard l(c.m);
+    c.closed = true;
+    c.ne.notify_all();
+  };
+  Threads v;
+  auto t = clk::now();
+  v.emplace_back([&] {
+    for (int i = 0; i < items; ++i) q[0].push(i);
+    close(q[0]);
+  });
+  for (int s = 0; s < stages; ++s)
+    v.emplace_back([&, s] {
+      for (uint64_t x; q[s].pop(x);) q[s + 1].push(x + 1);
+      close(q[s + 1]);
+    });
+  uint64_t sum = 0, n = items;
+  for (uint64_t x; q[stages].pop(x);) sum += x;
+  double took = secs(t);
+  join(v);
+  if (sum != n * (n - 1) / 2 + n * stages) std::abort();
+  return took;
+}
+struct Pipelines {  // of one, the mean of several side by side: how long, and how much CPU
+  std::vector<double> took, used;
+  void run(int count, int items) {
+    std::vector<double> each(count);
+    double before = cpu();
+    Threads v;
+    for (double& mine : each) v.emplace_back([&mine, items] { mine = pipeline(items); });
+    join(v);
+    used.push_back((cpu() - before) / count);
+    took.push_back(std::accumulate(each.begin(), each.end(), 0.0) / count);
+  }
+};
+static void isolation(int cores) {
+  constexpr int items = 50000;
+  Pipelines{}.run(cores, items);
+  Pipelines alone, together;
+  for (int i = 0; i < 5; ++i) {
+    alone.run(1, items);
+    together.run(cores, items);
+  }
+  auto more = [](auto& with, auto& without) {
+    return 100 * (percentile(with, 50) / percentile(without, 50) - 1);
+  };
+  emit("isolation_item", percentile(alone.took, 50) * 1e9 / items, "ns");
+  emit("isolation", more(together.took, alone.took), "%");
+  emit("isolation_cpu", more(together.used, alone.used), "%");
+}
+
+// ---- nothing to do: of all threads but this one, which looks
+static long voluntary_switches() {
+  rusage all, own;
+  getrusage(RUSAGE_SELF, &all);
+  getrusage(RUSAGE_THREAD, &own);
+  return all.ru_nvcsw - own.ru_nvcsw;
+}
+static void idle(int cores) {
+  std::counting_semaphore<> never{0};
+  for (int i = 0; i < cores; ++i) std::thread([&] { never.acquire(); }).detach();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  long before = voluntary_switches();
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  emit("idle_switches", (voluntary_switches() - before) / 3.0, "1/s");
+  std::_Exit(0);
+}
+
 static void echo(int port) {
   int l = socket(AF_INET, SOCK_STREAM, 0), on = 1;
   setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -175,8 +376,9 @@ static void echo(int port) {
     }).detach();
   }
 }
-int main(int, char** argv) {
+int main(int argc, char** argv) {
   std::string w = argv[1];
+  int cores = argc > 2 ? std::atoi(argv[2]) : 1;
   if (w == "yield") {
     yields(1, 1000000);
     yields(1000, 1000000);
@@ -193,6 +395,17 @@ int main(int, char** argv) {
     mem();
   else if (w == "mutex")
     mutex();
+  else if (w == "kidnap")
+    kidnap(cores);
+  else if (w == "hogs")
+    hogs(cores);
+  else if (w == "herd") {
+    herd();
+    herd_on_a_condition();
+  } else if (w == "isolation" && cores > 1)
+    isolation(cores);
+  else if (w == "idle")
+    idle(cores);
   else if (w == "echo")
     echo(std::atoi(argv[3]));
   else

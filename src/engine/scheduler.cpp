@@ -187,9 +187,9 @@ bool Scheduler::hire(unsigned place, pthread_t& thread) noexcept {
   Worker& worker = *workers_[place];
   worker.hire();
   idle.join();  // from now on not everybody sleeps, until the newcomer does
-  sysmon.one_more_thread();
   // Before it starts: who looks for sleepers, or sends everybody home, must not overlook it.
   if (place >= worker_count()) places_.store(place + 1, std::memory_order_release);
+  sysmon.one_more_thread();
   const bool hired = arch::sys_pthread_create(&thread, nullptr, &run_worker, &worker) == 0;
   if (!hired) {
     sysmon.one_thread_less();
@@ -321,7 +321,8 @@ Scheduler::Deadlocked Scheduler::raise_if_deadlocked(Worker& worker) noexcept {
     visits.push_back(std::make_unique<Worker::Visit>(*other, Duration{}));
     if (!visits.back()->alone() || !other->inbox.is_asleep()) return Deadlocked::unsure;
   }
-  if (!worker.inbox.is_asleep() || !injector.empty()) return Deadlocked::unsure;
+  if (!worker.inbox.is_asleep() || !injector.empty() || !idle.everybody_sleeps())
+    return Deadlocked::unsure;
   deadlock_report = describe_deadlock(io_);
   if (options.on_deadlock != OnDeadlock::report)
     return raise_deadlock_in_waits(io_) ? Deadlocked::raised : Deadlocked::no;

@@ -200,8 +200,8 @@ void Sysmon::look_for_the_stuck() noexcept {
 // Blocked, or held by a fiber that computes: not one that merely waits for a core.
 bool Sysmon::is_stuck(Worker& worker, const Seen& seen) noexcept {
   if (worker.is_held()) return true;
-  if (seen.stranded < kStillRounds) return false;
   const int thread = worker.thread_id();
+  if (seen.stranded < kStillRounds || thread == 0) return false;
   if (cpu_time_of(thread) - seen.cpu_at_first >= kTimeSlice) return true;
   return !waits_for_core(thread);
 }
@@ -263,9 +263,11 @@ void Sysmon::end_time_slices() noexcept {
   for (const auto& worker : shared_.workers()) {
     const Seen& seen = seen_[worker->index()];
     if (seen.still < kStillRounds || (worker->backlog() <= 0 && shared_.injector.empty())) continue;
-    if (cpu_time_of(worker->thread_id()) - seen.cpu_at_first < kTimeSlice) continue;
-    // It may have left meanwhile: then another looks up for nothing. Frames are never freed.
     Fiber* const fiber = worker->current;
+    const int thread = worker->thread_id();
+    if (!fiber || thread == 0) continue;  // hired, and not come yet
+    if (cpu_time_of(thread) - seen.cpu_at_first < kTimeSlice) continue;
+    // It may have left meanwhile: then another looks up for nothing. Frames are never freed.
     fiber->attention.fetch_or(kAttendTurn, std::memory_order_relaxed);
     count(slices_);
   }

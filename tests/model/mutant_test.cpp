@@ -141,6 +141,13 @@ constexpr std::array kGuards{
     Guard{mutant::kIdleAfterClose, "lease against close"},
     Guard{mutant::kCallCountedLate, "call against a thread that lies down"},
     Guard{mutant::kWithdrawnStaysQueued, "call is withdrawn"},
+    Guard{mutant::kPushToTheGone, "senders race the close"},
+    Guard{mutant::kGoneWithoutALook, "senders race the close"},
+    Guard{mutant::kRetiresWithTheWatch, "retires with the watch"},
+    Guard{mutant::kRetiresUncounted, "retires when called"},
+    Guard{mutant::kBellUnfenced, "watcher is roused"},
+    Guard{mutant::kNewcomerUnlisted, "newcomer is told of the end"},
+    Guard{mutant::kEndUnfenced, "newcomer is told of the end"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 
@@ -158,6 +165,7 @@ std::optional<SchedulerModel> find(std::span<const Model> models, const char* na
 std::optional<SchedulerModel> find(const char* name) {
   if (const auto found = find(core_models(), name)) return found;
   if (const auto found = find(scheduler_models(), name)) return found;
+  if (const auto found = find(elastic_models(), name)) return found;
   if (const auto found = find(structure_models(), name)) return found;
   if (const auto found = find(lock_models(), name)) return found;
   if (const auto found = find(flow_models(), name)) return found;

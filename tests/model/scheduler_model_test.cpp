@@ -5,6 +5,7 @@
 
 #include <cctype>
 #include <ostream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,8 +50,9 @@ TEST_P(SampledModels, HoldInManyExecutions) {
 // Those that some bound makes small enough, and those that are (also) sampled.
 std::vector<SchedulerModel> chosen_models(bool sampled) {
   std::vector<SchedulerModel> chosen;
-  for (const SchedulerModel& model : scheduler_models())
-    if (sampled ? model.samples != 0 : model.mode != Mode::pct) chosen.push_back(model);
+  for (const auto models : {scheduler_models(), elastic_models()})
+    for (const SchedulerModel& model : models)
+      if (sampled ? model.samples != 0 : model.mode != Mode::pct) chosen.push_back(model);
   return chosen;
 }
 

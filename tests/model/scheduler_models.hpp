@@ -14,5 +14,6 @@ struct SchedulerModel : CoreModel {
 };
 
 std::span<const SchedulerModel> scheduler_models();
+std::span<const SchedulerModel> elastic_models();  // workers that come and go
 
 }  // namespace weft::model

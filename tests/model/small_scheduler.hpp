@@ -1,10 +1,11 @@
-// SmallScheduler: the worker loop of engine/search.cpp and engine/scheduler.cpp, small enough to be
+// SmallScheduler: the loop of engine/{worker,search,retire,scheduler}.cpp, small enough to be
 // explored.
 //
 // Idle, Inbox, Gate and Injector are the shipped ones; the loop around them is a copy, to be kept
 // in step by hand, without clocks, stacks and patience: calls for a worker's own surplus are left
 // out, as if they had been in vain too often, so that only the watch finds what waits in a queue.
-// The watch sleeps for good as soon as it may.
+// The watch sleeps for good as soon as it may. The last workers may be temporary: such a one
+// retires as soon as it has lain down, or is hired in the course of the model, and stays.
 #pragma once
 
 #include "engine/gate.hpp"
@@ -32,6 +33,9 @@ class SmallScheduler {
     Atomic<bool> looks_full{false};  // what others see of it, as a hint
     Fiber* in_hand = nullptr;        // injected or stolen, to be run next
     bool called = false;
+    bool temporary = false;
+    bool leaving = false;  // asked to retire, or idle for too long
+    bool patient = false;  // a temporary one that stays, however long it idles
   };
   // What a fiber does before it ends.
   enum class Act : std::uint8_t {
@@ -40,7 +44,10 @@ class SmallScheduler {
     start_and_wait,  // queues that one first
   };
 
-  explicit SmallScheduler(unsigned count_in = kWorkers) : idle(count_in, 1), workers_(count_in) {}
+  explicit SmallScheduler(unsigned count_in = kWorkers, unsigned temporary = 0)
+      : idle(count_in, 1), workers_(count_in - temporary), places_(count_in) {
+    for (unsigned i = workers_; i < count_in; ++i) workers[i].temporary = true;
+  }
 
   void fiber(std::size_t i, Act act) { acts_[i] = act; }
   void open(unsigned children) {
@@ -54,19 +61,50 @@ class SmallScheduler {
     injector.push(fibers_[i]);
     if (idle.must_be_told()) call_a_searcher();
   }
-  void send(unsigned to, std::size_t i) { workers[to].inbox.push(fibers_[i]); }
+  void send(unsigned to, std::size_t i) {
+    if (workers[to].inbox.try_push(fibers_[i])) return;
+    inject(i);
+  }
   void leave() {
     if (!count.leave(1)) return;
-    for (unsigned i = 0; i < workers_; ++i) workers[i].inbox.nudge();
+    // A newcomer opens its inbox, lies down, and looks whether all is over. One of us sees the
+    // other.
+    if (!mutant::kEndUnfenced) Sync::fence(std::memory_order_seq_cst);
+    for (unsigned i = 0; i < worker_count(); ++i) workers[i].inbox.nudge();
+  }
+
+  // ── by the watcher ──────────────────────────────────────────────────────────────────────────
+
+  // There is one more temporary worker to come, behind the others.
+  void expect_newcomer() {
+    SmallWorker& newcomer = workers[worker_count()];
+    newcomer.temporary = newcomer.patient = true;
+    check(newcomer.inbox.close());
+  }
+  void hire() {
+    const unsigned place = worker_count();
+    idle.join();
+    if (!mutant::kNewcomerUnlisted) places_.store(place + 1, std::memory_order_release);
+    hired_.store(true, std::memory_order_release);  // its thread starts
+    if (mutant::kNewcomerUnlisted) places_.store(place + 1, std::memory_order_release);
+  }
+  void run_newcomer(unsigned me) {
+    while (!hired_.load(std::memory_order_acquire)) Sync::spin();
+    workers[me].inbox.reopen();
+    work(me);
   }
 
   // ── by workers ──────────────────────────────────────────────────────────────────────────────
 
   // From where it has found nothing to do.
   void run(unsigned me) {
-    SmallWorker& self = workers[me];
     rest(me);
+    work(me);
+  }
+  void work(unsigned me) {
+    SmallWorker& self = workers[me];
     while (!count.over()) {
+      if (self.leaving) break;
       if (Fiber* const fiber = pick(self)) {
         if (self.called) leave_the_search(self);
         keep_watch(me);
@@ -75,8 +113,27 @@ class SmallScheduler {
         look_for_work(me);
       }
     }
-    if (self.inbox.take_all().called || std::exchange(self.called, false)) idle.end_search();
+    retire(me);
   }
+  // As a temporary worker goes, from where it has fibers left, and others may send more.
+  void retire(unsigned me) {
+    SmallWorker& self = workers[me];
+    do {
+      if (self.temporary) give_all_away(self);
+      else self.called = self.inbox.take_all().called || self.called;
+      if (self.called && !mutant::kRetiresUncounted) leave_the_search(self);
+    } while (self.temporary && !self.inbox.close());
+    if (!self.temporary) return;
+    if (!mutant::kRetiresWithTheWatch) keep_watch(me);
+    idle.leave();
+  }
+  // From where it has just taken a fiber.
+  void run_from(unsigned me, std::size_t i) {
+    keep_watch(me);
+    run_fiber(workers[me], fibers_[i]);
+    work(me);
+  }
+  void put(unsigned where, std::size_t i) { put(workers[where], fibers_[i]); }
   // By one that has enough to do: takes one of two and computes until the other has run.
   void look_around() {
     Fiber* const fiber = injector.pop();
@@ -87,6 +144,9 @@ class SmallScheduler {
   void settle() const {
     check(idle.count().searching() == 0, "somebody still counts as a searcher");
     check(idle.count().asleep() == 0, "somebody still counts as asleep");
+    check(idle.count().workers() == workers_, "one who has gone still counts as a worker");
+    const std::uint32_t watch = watch_.load(std::memory_order_relaxed);
+    check(watch == kNobody || !workers[watch].temporary, "one who has gone keeps the watch");
   }
 
   engine::RootCount count;
@@ -113,6 +173,24 @@ class SmallScheduler {
     const auto i = static_cast<std::size_t>(&fiber - fibers_.data());
     check(!has_run_[i].exchange(true, std::memory_order_relaxed), "a fiber ran twice");
     leave();
+  }
+
+  void give_all_away(SmallWorker& self) {
+    bool any = false;
+    const auto give = [&](Fiber* fiber) {
+      if (!fiber) return false;
+      injector.push(*fiber);
+      return any = true;
+    };
+    give(std::exchange(self.in_hand, nullptr));
+    {
+      const engine::Inside inside{self.gate};
+      give(take(self));
+    }
+    engine::Inbox::Arrivals arrivals = self.inbox.take_all();
+    while (give(arrivals.fibers.pop_front())) {}
+    self.called = self.called || arrivals.called;
+    if (any && idle.must_be_told()) call_a_searcher();
   }
 
   static void put(SmallWorker& self, Fiber& fiber) {
@@ -170,6 +248,10 @@ class SmallScheduler {
     const bool watching = take_the_watch(me);
     for (;;) {
       const bool deep = watching && idle.deepen();
+      if (self.temporary && !self.patient) {
+        self.leaving = true;
+        break;
+      }
       if (watching && !deep) Sync::spin();  // the time-out: whatever was written is seen by then
       else self.inbox.sleep(nullptr);
       if (!self.inbox.is_asleep()) break;
@@ -180,7 +262,7 @@ class SmallScheduler {
   bool watch_round(unsigned me) {
     SmallWorker& self = workers[me];
     if (take_injected(self)) return true;
-    for (unsigned i = 0; i < workers_; ++i)
+    for (unsigned i = 0; i < worker_count(); ++i)
       if (i != me && steal(self, workers[i])) return true;
     return false;
   }
@@ -204,14 +286,14 @@ class SmallScheduler {
   void call_a_searcher() {
     if (!idle.begin_search_for_another()) return;
     const std::uint32_t watch = watch_.load(std::memory_order_relaxed);
-    for (unsigned i = 0; i < workers_; ++i)
+    for (unsigned i = 0; i < worker_count(); ++i)
       if (i != watch && workers[i].inbox.call()) return;
     if (watch != kNobody && workers[watch].inbox.call()) return;
     idle.end_search();
     // Another thread may have seen our place taken, and told nobody.
     Sync::fence(std::memory_order_seq_cst);
     if (injector.empty()) return;
-    for (unsigned i = 0; i < workers_; ++i) workers[i].inbox.nudge();
+    for (unsigned i = 0; i < worker_count(); ++i) workers[i].inbox.nudge();
   }
   bool take_the_watch(unsigned who) {
     std::uint32_t keeper = kNobody;
@@ -230,7 +312,7 @@ class SmallScheduler {
     const engine::Idle::Count others = idle.count();
     if (others.deep()) return rouse_the_watch();
     if (others.asleep() == 0 || watch_.load(std::memory_order_relaxed) != kNobody) return;
-    for (unsigned i = 0; i < workers_; ++i) {
+    for (unsigned i = 0; i < worker_count(); ++i) {
       if (!workers[i].inbox.is_asleep()) continue;
       if (!take_the_watch(i) || workers[i].inbox.rouse()) return;
       // It got up meanwhile, and may be past its own look; and who lay down meanwhile believed us.
@@ -241,7 +323,11 @@ class SmallScheduler {
     }
   }
 
-  const unsigned workers_;
+  [[nodiscard]] unsigned worker_count() const { return places_.load(std::memory_order_acquire); }
+
+  const unsigned workers_;  // that are not temporary
+  Atomic<unsigned> places_;
+  Atomic<bool> hired_{false};
   Atomic<std::uint32_t> watch_{kNobody};
   std::array<Fiber, 3> fibers_;
   std::array<Act, 3> acts_{};

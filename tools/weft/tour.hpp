@@ -41,6 +41,7 @@ void cancelling(Page& page);
 void events(Page& page);
 void channels(Page& page);
 void streams(Page& page);
+void kidnapping(Page& page);
 void overflow(Page& page);
 void simulation(Page& page);
 void deadlock(Page& page);

@@ -95,6 +95,30 @@ class Tour(unittest.TestCase):
         self.assertGreaterEqual(through, 1000)
         self.assertGreater(quiet, seen)
 
+    def test_a_heart_beats_beside_kidnapped_workers(self):
+        run = weft("tour", "kidnap")
+        self.assertEqual(run.returncode, 0, run.stdout)
+        strips = dict(re.findall(r"(?m)^    (\S.*?)  +([|:.]{20,})(?:  .*)?$", run.stdout))
+        self.assertEqual(len(strips), 5, run.stdout)
+        self.assertEqual(len({len(strip) for strip in strips.values()}), 1, run.stdout)
+        for label in ("nobody blocks", "all in blocking()"):
+            self.assertRegex(strips[label], "[|:]", run.stdout)
+        blocked = next(strip for label, strip in strips.items() if label.startswith("all ")
+                       and label.endswith(" blocked"))
+        self.assertRegex(blocked, "[|:]", run.stdout)
+        self.assertRegex(run.stdout, r"(?m)^  [1-9]\d* stand-ins? in all\.")
+        alone = weft("tour", "kidnap", env={**os.environ, "WEFT_MAX_WORKERS": "2"})
+        if len(os.sched_getaffinity(0)) <= 2:
+            self.assertEqual(alone.returncode, 0, alone.stdout)
+            self.assertIn("Nobody stood in", alone.stdout)
+        status, text = on_a_terminal("tour", "kidnap", TERM="xterm", NO_COLOR="1")
+        self.assertEqual(status, 0, text)
+        self.assertIn("\r    nobody blocks ", text)  # live, …
+        for line in text.replace("\r\n", "\n").split("\n"):  # … and gone again
+            if "\r" in line:
+                *_, drawn, blank, _ = line.split("\r")
+                self.assertEqual(blank, " " * len(drawn), line)
+
 
 class Words(unittest.TestCase):
     def test_version(self):

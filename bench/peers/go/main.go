@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -439,6 +440,222 @@ func cancel() {
 	msec("cancel_100k", t)
 }
 
+// ---- W15 and W17: a heart, and those beside it
+
+func percentile(values []float64, hundredths float64) float64 {
+	sort.Float64s(values)
+	at := int(hundredths / 100 * float64(len(values)))
+	if at >= len(values) {
+		at = len(values) - 1
+	}
+	return values[at]
+}
+
+// A beat per millisecond; what was missed is lost.
+func heartBeside(count int, disturb func(end time.Time)) (beats int, gaps []float64) {
+	var wg sync.WaitGroup
+	wg.Add(count + 1)
+	begin := time.Now()
+	end := begin.Add(2 * time.Second)
+	go func() {
+		defer wg.Done()
+		ticker := time.NewTicker(time.Millisecond)
+		defer ticker.Stop()
+		for last := begin; last.Before(end); {
+			<-ticker.C
+			now := time.Now()
+			if now.Before(end) {
+				beats++
+			}
+			gaps = append(gaps, now.Sub(last).Seconds()*1e3)
+			last = now
+		}
+	}()
+	for i := 0; i < count; i++ {
+		go func() {
+			defer wg.Done()
+			disturb(end)
+		}()
+	}
+	wg.Wait()
+	return
+}
+
+// One call after another, 50 ms each; the others get a turn in between.
+func sitInCalls(end time.Time) {
+	for left := time.Until(end); left > 0; left = time.Until(end) {
+		if left > 50*time.Millisecond {
+			left = 50 * time.Millisecond
+		}
+		request := syscall.NsecToTimespec(left.Nanoseconds())
+		syscall.Nanosleep(&request, nil)
+		runtime.Gosched()
+	}
+}
+
+func kidnap(procs int) {
+	undisturbed, _ := heartBeside(0, sitInCalls)
+	half, _ := heartBeside((procs+1)/2, sitInCalls)
+	all, _ := heartBeside(procs, sitInCalls)
+	if again, _ := heartBeside(0, sitInCalls); again > undisturbed {
+		undisturbed = again
+	}
+	emit("kidnap_half", 100*float64(half)/float64(undisturbed), "% kept")
+	emit("kidnap_all", 100*float64(all)/float64(undisturbed), "% kept")
+}
+
+func hogs(procs int) {
+	_, gaps := heartBeside(procs, func(end time.Time) {
+		for time.Now().Before(end) {
+		}
+	})
+	emit("hogs_gap_p99", percentile(gaps, 99), "ms")
+	emit("hogs_gap_max", percentile(gaps, 100), "ms")
+}
+
+// ---- W16: an unbuffered channel hands one permit to whoever has waited longest
+
+func herd() {
+	const herd, releases = 10000, 20000
+	gate, ran := make(chan bool), make(chan time.Time)
+	for i := 0; i < herd; i++ {
+		go func() {
+			for range gate {
+				ran <- time.Now()
+			}
+		}()
+	}
+	time.Sleep(200 * time.Millisecond)
+	waited := make([]float64, 0, releases)
+	for i := 0; i < releases; i++ {
+		released := time.Now()
+		gate <- true
+		waited = append(waited, float64((<-ran).Sub(released).Nanoseconds()))
+	}
+	close(gate)
+	emit("herd_wake", percentile(waited, 50), "ns")
+	emit("herd_wake_p99", percentile(waited, 99), "ns")
+}
+
+func herdOnACondition() {
+	const herd, releases = 10000, 20000
+	var mutex sync.Mutex
+	condition := sync.NewCond(&mutex)
+	waiting, permits, wakes := 0, 0, 0
+	ran := make(chan bool, 1)
+	for i := 0; i < herd; i++ {
+		go func() {
+			mutex.Lock()
+			waiting++
+			for {
+				for permits == 0 {
+					condition.Wait()
+					wakes++
+				}
+				permits--
+				ran <- true
+			}
+		}()
+	}
+	for mutex.Lock(); waiting < herd; mutex.Lock() {
+		mutex.Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	mutex.Unlock()
+	for i := 0; i < releases; i++ {
+		mutex.Lock()
+		permits++
+		mutex.Unlock()
+		condition.Signal()
+		<-ran
+	}
+	mutex.Lock()
+	emit("herd_wakes", float64(wakes)/releases, "wakes")
+}
+
+// ---- W18: a source, four stages that add one, and a sink
+
+func onePipeline(items int) float64 {
+	const stages = 4
+	t := time.Now()
+	in := make(chan uint64, 128)
+	go func(first chan<- uint64) {
+		for i := 0; i < items; i++ {
+			first <- uint64(i)
+		}
+		close(first)
+	}(in)
+	for s := 0; s < stages; s++ {
+		from, to := in, make(chan uint64, 128)
+		go func() {
+			for v := range from {
+				to <- v + 1
+			}
+			close(to)
+		}()
+		in = to
+	}
+	var sum uint64
+	for v := range in {
+		sum += v
+	}
+	if n := uint64(items); sum != n*(n-1)/2+n*stages {
+		panic("isolation: wrong sum")
+	}
+	return time.Since(t).Seconds()
+}
+
+// Of a pipeline, the mean of several side by side: how long they take, and how much CPU.
+func pipelines(count, items int, took, used *[]float64) {
+	each := make(chan float64)
+	before := cpu()
+	for i := 0; i < count; i++ {
+		go func() { each <- onePipeline(items) }()
+	}
+	sum := 0.0
+	for i := 0; i < count; i++ {
+		sum += <-each
+	}
+	*took = append(*took, sum/float64(count))
+	*used = append(*used, (cpu()-before)/float64(count))
+}
+
+func isolation(procs int) {
+	const items = 500000
+	var alone, together, aloneUsed, togetherUsed, warm []float64
+	pipelines(procs, items, &warm, &warm)
+	for i := 0; i < 5; i++ {
+		pipelines(1, items, &alone, &aloneUsed)
+		pipelines(procs, items, &together, &togetherUsed)
+	}
+	more := func(with, without []float64) float64 {
+		return 100 * (percentile(with, 50)/percentile(without, 50) - 1)
+	}
+	emit("isolation_item", percentile(alone, 50)*1e9/items, "ns")
+	emit("isolation", more(together, alone), "%")
+	emit("isolation_cpu", more(togetherUsed, aloneUsed), "%")
+}
+
+// ---- nothing to do: of all threads but this one, which sleeps in the kernel and looks
+
+func voluntarySwitches() int64 {
+	const thread = 1 // RUSAGE_THREAD
+	var all, own syscall.Rusage
+	syscall.Getrusage(syscall.RUSAGE_SELF, &all)
+	syscall.Getrusage(thread, &own)
+	return all.Nvcsw - own.Nvcsw
+}
+
+func idle() {
+	runtime.LockOSThread()
+	go func() { select {} }()
+	time.Sleep(300 * time.Millisecond)
+	before := voluntarySwitches()
+	request := syscall.NsecToTimespec((3 * time.Second).Nanoseconds())
+	syscall.Nanosleep(&request, nil)
+	emit("idle_switches", float64(voluntarySwitches()-before)/3, "1/s")
+}
+
 func echo(port string) {
 	l, err := net.Listen("tcp", "127.0.0.1:"+port)
 	if err != nil {
@@ -516,6 +733,20 @@ func main() {
 		sieve()
 	case "cancel":
 		cancel()
+	case "kidnap":
+		kidnap(procs)
+	case "hogs":
+		hogs(procs)
+	case "herd":
+		herd()
+		herdOnACondition()
+	case "isolation":
+		if procs == 1 {
+			os.Exit(2)
+		}
+		isolation(procs)
+	case "idle":
+		idle()
 	case "echo":
 		echo(os.Args[3])
 	case "http":

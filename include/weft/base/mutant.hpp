@@ -132,6 +132,8 @@ inline constexpr Switch kGoneWithoutALook{141};
 inline constexpr Switch kRetiresWithTheWatch{142};
 inline constexpr Switch kRetiresUncounted{143};
 inline constexpr Switch kBellUnfenced{144};
+inline constexpr Switch kNewcomerUnlisted{145};
+inline constexpr Switch kEndUnfenced{146};
 
 struct Mutant {
   int id;
@@ -342,6 +344,20 @@ inline constexpr std::array kMutants{
            "explorer: deadlock"},
     Mutant{121, "kWithdrawnStaysQueued", "a call that was withdrawn stays in the queue",
            "explorer: made all the same"},
+    Mutant{140, "kPushToTheGone", "a fiber is left in an inbox that is closed",
+           "explorer: neither received nor refused"},
+    Mutant{141, "kGoneWithoutALook", "an inbox is closed without a look whether it is empty",
+           "explorer: neither received nor refused"},
+    Mutant{142, "kRetiresWithTheWatch", "a temporary worker goes, and takes the watch along",
+           "explorer: livelock"},
+    Mutant{143, "kRetiresUncounted", "a temporary worker goes although it is called to search",
+           "explorer: a searcher too many"},
+    Mutant{144, "kBellUnfenced", "the watcher lies down without a look whether somebody runs",
+           "explorer: livelock"},
+    Mutant{145, "kNewcomerUnlisted", "a worker is hired before others know of its place",
+           "explorer: livelock"},
+    Mutant{146, "kEndUnfenced", "the last child looks for newcomers without a fence",
+           "explorer: livelock"},
 };
 
 }  // namespace weft::mutant

@@ -129,8 +129,19 @@ class FiberIo final : public Engine {
 
   [[nodiscard]] const Options& options() const noexcept;  // resolved
 
+  // Ends the run that is under way: cancels its root, so that every fiber unwinds, the sooner the
+  // better, and accepts nothing new. Does not wait for that; run() does.
+  //
+  // run() then ends as its function does: with its value, if it still returns one, else with
+  // RunCancelled, or just so if it is void. A failure wins: run() throws it. True: a run is under
+  // way, and ends, by this call or an earlier one. False: none is, or it is only being started; a
+  // run that begins later is not stopped. Never parks. From any thread and any fiber, its own
+  // included, whose next wait throws Cancelled; not from a signal handler (see <weft/signals.hpp>).
+  bool stop() noexcept;
+
   // From a foreign thread: `f` becomes a child of run()'s root. False, and `f` is destroyed unrun,
-  // when the engine is not running. An exception that leaves f fails run(). Never parks.
+  // when the engine is not running, or stop() was called. An exception that leaves f fails run().
+  // Never parks.
   template <std::invocable F>
   bool post(F f) {
     static_assert(std::is_void_v<std::invoke_result_t<F>>, "post() drops no results: return void");

@@ -48,6 +48,8 @@ class Scheduler {
   [[nodiscard]] Home* admit() noexcept { return count.admit() ? &*root_ : nullptr; }
   // One of the root's children, admitted from outside, came to nothing.
   void dismiss() noexcept;
+  // Cancels the root and admits nobody any more. False: not running. From any thread.
+  bool stop() noexcept;
   // Leaves new work to whoever has time, and woken fibers to who ran them last.
   void inject(Fiber& fiber) noexcept;
   void send(Fiber& fiber) noexcept;

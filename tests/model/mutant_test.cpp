@@ -141,6 +141,9 @@ constexpr std::array kGuards{
     Guard{mutant::kIdleAfterClose, "lease against close"},
     Guard{mutant::kCallCountedLate, "call against a thread that lies down"},
     Guard{mutant::kWithdrawnStaysQueued, "call is withdrawn"},
+    Guard{mutant::kStopUncounted, "stop against the end"},
+    Guard{mutant::kStoppingAdmits, "stop against a post"},
+    Guard{mutant::kOpenBeforeStart, "post against a start that fails"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 

@@ -32,8 +32,8 @@ enum class OnDeadlock {
 };
 
 // Each option has an environment variable that replaces its default: WEFT_WORKERS,
-// WEFT_STACK_BYTES, WEFT_MAX_FIBERS, WEFT_MAX_BLOCKING, WEFT_ON_DEADLOCK. A value that the program
-// sets stands.
+// WEFT_STACK_BYTES, WEFT_MAX_FIBERS, WEFT_MAX_BLOCKING, WEFT_ON_DEADLOCK,
+// WEFT_SHUTDOWN_REPORT_AFTER. A value that the program sets stands.
 struct Options {
   unsigned workers = 0;                  // threads that run fibers, 1 to 1024; 0: usable cores, as
                                          // affinity mask and cgroup quota allow
@@ -42,6 +42,9 @@ struct Options {
                                          // One more fails with OutOfStacks
   unsigned max_blocking = 64;            // threads for blocking(), at most, 1 to 1024
   OnDeadlock on_deadlock = OnDeadlock::automatic;
+  // A run that was stopped, or has failed, and has not ended for so long says once, on standard
+  // error, who keeps it. The environment's value is in milliseconds, or has a unit: 500ms, 2s.
+  Duration shutdown_report_after = std::chrono::seconds{5};
 };
 
 // The options an engine would run with: defaults, environment and machine filled in. Throws
@@ -136,7 +139,7 @@ class FiberIo final : public Engine {
   // RunCancelled, or just so if it is void. A failure wins: run() throws it. True: a run is under
   // way, and ends, by this call or an earlier one. False: none is, or it is only being started; a
   // run that begins later is not stopped. Never parks. From any thread and any fiber, its own
-  // included, whose next wait throws Cancelled; not from a signal handler (see <weft/signals.hpp>).
+  // included, whose next wait throws Cancelled; not from a signal handler (see StopOnSignal).
   bool stop() noexcept;
 
   // From a foreign thread: `f` becomes a child of run()'s root. False, and `f` is destroyed unrun,

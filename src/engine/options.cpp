@@ -57,6 +57,33 @@ void take_number(T& option, T standard, const char* variable) {
   option = static_cast<T>(value);
 }
 
+// Milliseconds, or a whole number with a unit behind it.
+Duration to_duration(std::string_view variable, std::string_view text) {
+  constexpr std::string_view kExpected = "milliseconds, or a whole number followed by us, ms or s";
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  const std::string_view unit{stopped, static_cast<std::size_t>(end - stopped)};
+  std::int64_t nanoseconds = 0;
+  if (unit == "us") nanoseconds = 1'000;
+  else if (unit.empty() || unit == "ms") nanoseconds = 1'000'000;
+  else if (unit == "s") nanoseconds = 1'000'000'000;
+  if (error != std::errc{} || nanoseconds == 0 || value < 0 ||
+      value > std::numeric_limits<std::int64_t>::max() / nanoseconds)
+    refuse(variable, text, kExpected);
+  return Duration{value * nanoseconds};
+}
+
+// In milliseconds, as the environment has them.
+std::string to_text(Duration span) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(span).count()) + "ms";
+}
+
+void take_duration(Duration& option, Duration standard, const char* variable) {
+  if (option != standard) return;
+  if (const auto text = from_environment(variable)) option = to_duration(variable, *text);
+}
+
 void take_on_deadlock(OnDeadlock& option) {
   if (option != OnDeadlock::automatic) return;
   const auto text = from_environment("WEFT_ON_DEADLOCK");
@@ -128,6 +155,8 @@ Options resolve(const Options& options) {
   take_number(result.max_fibers, standard.max_fibers, "WEFT_MAX_FIBERS");
   take_number(result.max_blocking, standard.max_blocking, "WEFT_MAX_BLOCKING");
   take_on_deadlock(result.on_deadlock);
+  take_duration(result.shutdown_report_after, standard.shutdown_report_after,
+                "WEFT_SHUTDOWN_REPORT_AFTER");
   if (result.workers == 0)
     result.workers = Sync::has_fence_everywhere() ? std::min(usable_cores(), kWorkersMax) : 1;
   if (result.workers > kWorkersMax)
@@ -138,6 +167,8 @@ Options resolve(const Options& options) {
     throw std::invalid_argument{"weft::Options::max_blocking is " +
                                 std::to_string(result.max_blocking) + ": must be 1 to " +
                                 std::to_string(kBlockingMax)};
+  if (result.shutdown_report_after < Duration{})
+    throw std::invalid_argument{"weft::Options::shutdown_report_after is negative"};
   return result;
 }
 
@@ -153,6 +184,9 @@ std::vector<OptionLine> describe(const Options& options) {
        std::to_string(options.max_blocking)},
       {"on_deadlock", "WEFT_ON_DEADLOCK", "automatic, report or raise",
        std::string{kOnDeadlockNames[static_cast<std::size_t>(options.on_deadlock)]}},
+      {"shutdown_report_after", "WEFT_SHUTDOWN_REPORT_AFTER",
+       "a stopped run says after so long who keeps it",
+       to_text(options.shutdown_report_after)},
   };
 }
 

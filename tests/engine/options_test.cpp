@@ -43,7 +43,7 @@ class OptionsTest : public ::testing::Test {
   void SetUp() override {
     for (const char* name :
          {"WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING",
-          "WEFT_ON_DEADLOCK"})
+          "WEFT_ON_DEADLOCK", "WEFT_SHUTDOWN_REPORT_AFTER"})
       ::unsetenv(name);
   }
 };
@@ -212,6 +212,26 @@ TEST_F(OptionsTest, UsableCoresFollowTheAffinityMask) {
     EXPECT_EQ(usable_with(cores), std::min(cores, usable_cores())) << "a quota may allow less";
 }
 
+// ── spans of time ───────────────────────────────────────────────────────────────────────────────
+
+TEST_F(OptionsTest, SpansAreMillisecondsOrHaveAUnit) {
+  using namespace std::chrono_literals;
+  EXPECT_EQ(resolve({}).shutdown_report_after, 5s);
+  const auto with = [](const char* value) {
+    const Variable set{"WEFT_SHUTDOWN_REPORT_AFTER", value};
+    return resolve({}).shutdown_report_after;
+  };
+  EXPECT_EQ(with("250"), 250ms);
+  EXPECT_EQ(with("0"), 0ms);
+  EXPECT_EQ(with("250ms"), 250ms);
+  EXPECT_EQ(with("7us"), 7us);
+  EXPECT_EQ(with("3s"), 3s);
+  for (const char* wrong : {"-1", "s", "1m", "2 s", "1.5s", "99999999999999999999", "9999999999999s"})
+    EXPECT_THAT(refusal("WEFT_SHUTDOWN_REPORT_AFTER", wrong),
+                ::testing::HasSubstr("milliseconds, or a whole number followed by us, ms or s"));
+  EXPECT_THAT(refusal({.shutdown_report_after = -1ns}), ::testing::HasSubstr("is negative"));
+}
+
 // ── as people see them ──────────────────────────────────────────────────────────────────────────
 
 TEST_F(OptionsTest, EveryOptionIsDescribed) {
@@ -223,10 +243,11 @@ TEST_F(OptionsTest, EveryOptionIsDescribed) {
     EXPECT_FALSE(line.meaning.empty());
   }
   EXPECT_THAT(names, ElementsAre("workers", "stack_bytes", "max_fibers", "max_blocking",
-                                 "on_deadlock"));
+                                 "on_deadlock", "shutdown_report_after"));
   EXPECT_THAT(variables, ElementsAre("WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
-                                     "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK"));
-  EXPECT_THAT(values, ElementsAre("5", "262144", "0", "64", "raise"));
+                                     "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
+                                     "WEFT_SHUTDOWN_REPORT_AFTER"));
+  EXPECT_THAT(values, ElementsAre("5", "262144", "0", "64", "raise", "5000ms"));
 }
 
 }  // namespace

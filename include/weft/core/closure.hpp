@@ -156,10 +156,10 @@ inline void discard_fiber(Fiber& fiber) noexcept {
   Strand strand{child, self.strand->ground};
   strand.beneath = &self;
   child.strand = &strand;
-  Carrier::here().current = &child;
+  Carrier::here().set_current(child);
   run_closure(child);
   Carrier& here = Carrier::here();  // not the one of before: the child may have moved us
-  here.current = &self;
+  here.set_current(self);
   recycle_frame(child, here);
 }
 

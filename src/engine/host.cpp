@@ -41,7 +41,7 @@ struct alignas(16) Crown {
     Strand* const strand = self->strand;
     recycle_frame(*self, Carrier::here());
     next->strand = ::new (strand) Strand{*next, ground};
-    Carrier::here().set_current(*next);
+    Carrier::here().current = next;
     self = next;
   }
 }
@@ -72,7 +72,7 @@ void Host::mount() noexcept {
   exceptions = &arch::thread_exception_state();
   base_ground_ = {};
   base_ground_.shadow.begin(true);
-  set_current(base_);
+  current = &base_;
   // What the calling thread has set, the root inherits.
   if (auto* const outer = static_cast<const Carrier*>(previous_))
     base_strand_.locals = outer->current->strand->locals;

@@ -47,6 +47,36 @@ std::size_t to_number(std::string_view variable, std::string_view text) {
   return value << shift;
 }
 
+// "10ms", "2s", "500us", or a number of milliseconds.
+Duration to_duration(std::string_view variable, std::string_view text) {
+  constexpr std::string_view kExpected = "a duration such as 10ms, 2s or 500us";
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  const std::string_view unit{stopped, static_cast<std::size_t>(end - stopped)};
+  std::int64_t factor = 0;
+  if (unit.empty() || unit == "ms") factor = 1'000'000;
+  else if (unit == "s") factor = 1'000'000'000;
+  else if (unit == "us") factor = 1'000;
+  if (error != std::errc{} || factor == 0 || value < 0 ||
+      value > std::numeric_limits<std::int64_t>::max() / factor)
+    refuse(variable, text, kExpected);
+  return Duration{value * factor};
+}
+
+void take_duration(Duration& option, Duration standard, const char* variable) {
+  if (option != standard) return;
+  if (const auto text = from_environment(variable)) option = to_duration(variable, *text);
+}
+
+// "10ms": what to_duration() reads.
+std::string to_text(Duration duration) {
+  const std::int64_t count = duration.count();
+  if (count % 1'000'000'000 == 0) return std::to_string(count / 1'000'000'000) + "s";
+  if (count % 1'000'000 == 0) return std::to_string(count / 1'000'000) + "ms";
+  return std::to_string(count / 1'000) + "us";
+}
+
 template <class T>
 void take_number(T& option, T standard, const char* variable) {
   if (option != standard) return;
@@ -55,33 +85,6 @@ void take_number(T& option, T standard, const char* variable) {
   const std::size_t value = to_number(variable, *text);
   if (value > std::numeric_limits<T>::max()) refuse(variable, *text, "a smaller number");
   option = static_cast<T>(value);
-}
-
-// Milliseconds, or a whole number with a unit behind it.
-Duration to_duration(std::string_view variable, std::string_view text) {
-  constexpr std::string_view kExpected = "milliseconds, or a whole number followed by us, ms or s";
-  std::int64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, value);
-  const std::string_view unit{stopped, static_cast<std::size_t>(end - stopped)};
-  std::int64_t nanoseconds = 0;
-  if (unit == "us") nanoseconds = 1'000;
-  else if (unit.empty() || unit == "ms") nanoseconds = 1'000'000;
-  else if (unit == "s") nanoseconds = 1'000'000'000;
-  if (error != std::errc{} || nanoseconds == 0 || value < 0 ||
-      value > std::numeric_limits<std::int64_t>::max() / nanoseconds)
-    refuse(variable, text, kExpected);
-  return Duration{value * nanoseconds};
-}
-
-// In milliseconds, as the environment has them.
-std::string to_text(Duration span) {
-  return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(span).count()) + "ms";
-}
-
-void take_duration(Duration& option, Duration standard, const char* variable) {
-  if (option != standard) return;
-  if (const auto text = from_environment(variable)) option = to_duration(variable, *text);
 }
 
 void take_on_deadlock(OnDeadlock& option) {

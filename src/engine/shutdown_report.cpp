@@ -24,7 +24,7 @@ std::string describe(const Fiber& fiber) {
 // Whoever has not come to its gate by the end of the visit's patience is in the middle of a fiber.
 void describe_worker(Worker& worker, const Worker::Visit& visit, std::string& text) {
   if (!visit.alone()) return;
-  const Fiber* const current = worker.current_from_outside();
+  const Fiber* const current = worker.current;
   if (current == &worker.base() || worker.inbox.is_asleep()) return;
   text += "\n  worker " + std::to_string(worker.index()) + " runs " + describe(*current);
 }

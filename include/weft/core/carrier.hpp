@@ -10,17 +10,11 @@
 namespace weft {
 
 struct Carrier {
-  Fiber* current = nullptr;                    // who runs on this thread now; see set_current()
+  Inspected<Fiber*> current = nullptr;         // who runs on this thread now
   arch::ExceptionState* exceptions = nullptr;  // this thread's; the address never changes
   const Io* engine = nullptr;                  // whose fibers it carries
   std::uint16_t number = 0;                    // among the engine's carriers
   FrameCache frames;
-
-  // Other threads may look at any moment; what they see orders nothing, and may be over.
-  void set_current(Fiber& fiber) noexcept { __atomic_store_n(&current, &fiber, __ATOMIC_RELAXED); }
-  [[nodiscard]] Fiber* current_from_outside() const noexcept {
-    return __atomic_load_n(&current, __ATOMIC_RELAXED);
-  }
 
   // The calling thread's. A thread that never met weft becomes a carrier here.
   [[gnu::always_inline]] static Carrier& here() noexcept {

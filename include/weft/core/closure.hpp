@@ -156,10 +156,10 @@ inline void discard_fiber(Fiber& fiber) noexcept {
   Strand strand{child, self.strand->ground};
   strand.beneath = &self;
   child.strand = &strand;
-  Carrier::here().set_current(child);
+  Carrier::here().current = &child;
   run_closure(child);
   Carrier& here = Carrier::here();  // not the one of before: the child may have moved us
-  here.set_current(self);
+  here.current = &self;
   recycle_frame(child, here);
 }
 

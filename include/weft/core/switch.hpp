@@ -58,7 +58,7 @@ inline void stack_is_quiet([[maybe_unused]] Fiber& fiber) noexcept {
 // Leaves `from`, the running fiber, for `to`. Returns when somebody switches back.
 [[gnu::always_inline]] inline void switch_fibers(Fiber& from, Fiber& to, Departure how) noexcept {
   Carrier& here = Carrier::here();
-  here.set_current(to);
+  here.current = &to;
   carry_exceptions(here, from, to);
   enter_stack(to);
   Departure travels = how;
@@ -76,7 +76,7 @@ inline void stack_is_quiet([[maybe_unused]] Fiber& fiber) noexcept {
 // Leaves `from`, which has finished, for ever.
 [[noreturn]] inline void leave_for_ever(Fiber& from, Fiber& to) noexcept {
   Carrier& here = Carrier::here();
-  here.set_current(to);
+  here.current = &to;
   carry_exceptions(here, from, to);
   enter_stack(to);
   from.strand->ground.shadow.leave(to.strand->ground.shadow, true);

@@ -1,14 +1,9 @@
 // ShutdownReport: a run that is to end, and does not, says once who keeps it.
 #pragma once
 
-#include <weft/core/io.hpp>
 #include <weft/core/time.hpp>
 
-#include <string>
-
 namespace weft::engine {
-
-class Scheduler;
 
 // When to say it: once in each run, so long after it was first seen to be ending. Whoever has a
 // clock asks; the caller's looks are all it knows of time.
@@ -28,19 +23,13 @@ class ShutdownReport {
     if (began_ == kNot || told_ || Instant::max() - began_ < after_) return Instant::max();
     return began_ + after_;
   }
-  [[nodiscard]] Duration after() const noexcept { return after_; }
 
  private:
   static constexpr Instant kNot = Instant::min();
 
-  const Duration after_;
+  Duration after_;
   Instant began_ = kNot;
   bool told_ = false;
 };
-
-// What keeps a run: the fibers that workers do not come back from, calls of blocking(), and the
-// fibers that wait. By a thread that is none of the engine's workers, while it runs; those stand at
-// their gates meanwhile, for some milliseconds each.
-std::string describe_unfinished(Scheduler& scheduler, const Io& io);
 
 }  // namespace weft::engine

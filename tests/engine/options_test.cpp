@@ -42,8 +42,9 @@ class OptionsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* name :
-         {"WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING",
-          "WEFT_ON_DEADLOCK", "WEFT_SHUTDOWN_REPORT_AFTER"})
+         {"WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL", "WEFT_TEMP_IDLE_TIMEOUT",
+          "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
+          "WEFT_SHUTDOWN_REPORT_AFTER"})
       ::unsetenv(name);
   }
 };
@@ -212,26 +213,6 @@ TEST_F(OptionsTest, UsableCoresFollowTheAffinityMask) {
     EXPECT_EQ(usable_with(cores), std::min(cores, usable_cores())) << "a quota may allow less";
 }
 
-// ── spans of time ───────────────────────────────────────────────────────────────────────────────
-
-TEST_F(OptionsTest, SpansAreMillisecondsOrHaveAUnit) {
-  using namespace std::chrono_literals;
-  EXPECT_EQ(resolve({}).shutdown_report_after, 5s);
-  const auto with = [](const char* value) {
-    const Variable set{"WEFT_SHUTDOWN_REPORT_AFTER", value};
-    return resolve({}).shutdown_report_after;
-  };
-  EXPECT_EQ(with("250"), 250ms);
-  EXPECT_EQ(with("0"), 0ms);
-  EXPECT_EQ(with("250ms"), 250ms);
-  EXPECT_EQ(with("7us"), 7us);
-  EXPECT_EQ(with("3s"), 3s);
-  for (const char* wrong : {"-1", "s", "1m", "2 s", "1.5s", "99999999999999999999", "9999999999999s"})
-    EXPECT_THAT(refusal("WEFT_SHUTDOWN_REPORT_AFTER", wrong),
-                ::testing::HasSubstr("expected a duration such as 10ms, 2s or 500us"));
-  EXPECT_THAT(refusal({.shutdown_report_after = -1ns}), ::testing::HasSubstr("is negative"));
-}
-
 // ── as people see them ──────────────────────────────────────────────────────────────────────────
 
 TEST_F(OptionsTest, EveryOptionIsDescribed) {
@@ -242,12 +223,58 @@ TEST_F(OptionsTest, EveryOptionIsDescribed) {
     values.push_back(line.value);
     EXPECT_FALSE(line.meaning.empty());
   }
-  EXPECT_THAT(names, ElementsAre("workers", "stack_bytes", "max_fibers", "max_blocking",
-                                 "on_deadlock", "shutdown_report_after"));
-  EXPECT_THAT(variables, ElementsAre("WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
-                                     "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
-                                     "WEFT_SHUTDOWN_REPORT_AFTER"));
-  EXPECT_THAT(values, ElementsAre("5", "262144", "0", "64", "raise", "5s"));
+  EXPECT_THAT(names,
+              ElementsAre("workers", "max_workers", "scale_interval", "temp_idle_timeout",
+                          "stack_bytes", "max_fibers", "max_blocking", "on_deadlock",
+                          "shutdown_report_after"));
+  EXPECT_THAT(variables,
+              ElementsAre("WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL",
+                          "WEFT_TEMP_IDLE_TIMEOUT", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
+                          "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
+                          "WEFT_SHUTDOWN_REPORT_AFTER"));
+  EXPECT_THAT(values, ElementsAre("5", "0", "10ms", "1s", "262144", "0", "64", "raise", "5s"));
+}
+
+// ── temporary workers ───────────────────────────────────────────────────────────────────────────
+
+TEST_F(OptionsTest, TwiceTheWorkersAtMostButOneIsOne) {
+  EXPECT_EQ(resolve({.workers = 3}).max_workers, 6U);
+  EXPECT_EQ(resolve({.workers = 1}).max_workers, 1U) << "asked for: nothing else runs fibers";
+  EXPECT_EQ(resolve({.workers = 1, .max_workers = 4}).max_workers, 4U);
+  EXPECT_EQ(resolve({}).max_workers, 2 * resolve({}).workers);
+  const Variable one{"WEFT_WORKERS", "1"};
+  EXPECT_EQ(resolve({}).max_workers, 1U);
+  const Variable three{"WEFT_MAX_WORKERS", "3"};
+  EXPECT_EQ(resolve({}).max_workers, 3U);
+}
+
+TEST_F(OptionsTest, FewerThanTheWorkersIsRefused) {
+  EXPECT_EQ(refusal({.workers = 4, .max_workers = 3}),
+            "weft::Options::max_workers is 3: must be at least workers (4) and at most 2048, or 0 "
+            "for twice workers");
+  EXPECT_NE(refusal({.workers = 4, .max_workers = 5000}), "accepted");
+}
+
+TEST_F(OptionsTest, DurationsAreReadWithTheirUnits) {
+  {
+    const Variable interval{"WEFT_SCALE_INTERVAL", "250us"};
+    const Variable timeout{"WEFT_TEMP_IDLE_TIMEOUT", "2s"};
+    EXPECT_EQ(resolve({}).scale_interval, std::chrono::microseconds{250});
+    EXPECT_EQ(resolve({}).temp_idle_timeout, std::chrono::seconds{2});
+  }
+  {
+    const Variable plain{"WEFT_SCALE_INTERVAL", "7"};
+    EXPECT_EQ(resolve({}).scale_interval, std::chrono::milliseconds{7});
+  }
+  for (const char* nonsense : {"soon", "-1ms", "5h", "99999999999999999999", "1e3s"})
+    EXPECT_EQ(refusal("WEFT_SCALE_INTERVAL", nonsense),
+              "weft: WEFT_SCALE_INTERVAL is \"" + std::string{nonsense} +
+                  "\", expected a duration such as 10ms, 2s or 500us");
+  EXPECT_NE(refusal({.temp_idle_timeout = std::chrono::seconds{-1}}), "accepted");
+  EXPECT_NE(refusal({.shutdown_report_after = std::chrono::seconds{-1}}), "accepted");
+  EXPECT_EQ(resolve({}).shutdown_report_after, std::chrono::seconds{5});
+  const Variable at_once{"WEFT_SHUTDOWN_REPORT_AFTER", "0"};
+  EXPECT_EQ(resolve({}).shutdown_report_after, Duration{});
 }
 
 }  // namespace

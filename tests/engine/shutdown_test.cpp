@@ -18,6 +18,7 @@
 #include <gtest/gtest.h>
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -338,6 +339,84 @@ TEST(ShutdownReport, AtOnceOrNever) {
   EXPECT_FALSE(never.is_due(Instant{1s}, true));
   EXPECT_FALSE(never.is_due(Instant::max() - 1s, true));
   EXPECT_EQ(never.next_look(), Instant::max()) << "and the sum does not wrap";
+}
+
+// Returns once something was said on standard error, while that is captured.
+void wait_till_said() {
+  for (struct stat said {}; said.st_size == 0; std::this_thread::yield())
+    ::fstat(STDERR_FILENO, &said);
+}
+
+// Runs `f` as an impatient user would, and returns what was said on standard error.
+template <class F>
+std::string complaint_of(unsigned workers, F f) {
+  ::testing::internal::CaptureStderr();
+  FiberIo io{{.workers = workers, .max_workers = workers, .shutdown_report_after = 20ms}};
+  io.run([&] { f(io); });
+  return ::testing::internal::GetCapturedStderr();
+}
+constexpr const char* kComplaint = "weft: a run that was stopped, or has failed, does not end\n";
+
+TEST(ShutdownReport, NamesTheFiberThatAWorkerIsIn) {
+  for (const unsigned workers : {1U, 2U})
+    EXPECT_THAT(complaint_of(workers,
+                             [](FiberIo& io) {
+                               nursery([&](Nursery& n) {
+                                 n.spawn("waits", wait_for_ever);
+                                 n.spawn("deaf", [&] {
+                                   io.stop();
+                                   wait_till_said();
+                                 });
+                               });
+                             }),
+                ::testing::MatchesRegex(std::string{kComplaint} +
+                                        "  worker [01] runs fiber #3 \"deaf\"\n(.*\n)?"));
+}
+
+TEST(ShutdownReport, NamesWhoWaitsAndCallsThatBlock) {
+  const std::string complaint = complaint_of(2, [](FiberIo& io) {
+    Event late{"late"};
+    std::thread rescuer{[&] {
+      wait_till_said();
+      late.set();
+    }};
+    nursery([&](Nursery& n) {
+      n.spawn("shielded", [&] { shielded([&] { late.wait(); }); });
+      n.spawn("disk", [&] {
+        blocking([&] {
+          io.stop();
+          wait_till_said();
+        });
+      });
+    });
+    rescuer.join();
+  });
+  EXPECT_THAT(complaint, HasSubstr(kComplaint));
+  EXPECT_THAT(complaint, HasSubstr("  1 call of blocking() has not returned\n"));
+  EXPECT_THAT(complaint, HasSubstr(" \"shielded\" on event wait \"late\"\n"));
+  EXPECT_THAT(complaint, HasSubstr(" \"disk\" on event wait \"blocking call\"\n"));
+  EXPECT_THAT(complaint, Not(HasSubstr("join"))) << "who waits for the others is no reason";
+}
+
+TEST(ShutdownReport, AFailureThatIsKeptIsTold) {
+  ::testing::internal::CaptureStderr();
+  FiberIo io{{.workers = 2, .shutdown_report_after = 0ms}};
+  EXPECT_THROW(io.run([&] {
+    EXPECT_TRUE(io.post([] { throw 1; }));
+    wait_till_said();
+  }),
+               int);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("runs fiber #1 \"main\""));
+}
+
+TEST(ShutdownReport, ARunThatEndsIsNotTold) {
+  ::testing::internal::CaptureStderr();
+  for (const unsigned workers : {1U, 4U}) {
+    FiberIo io{{.workers = workers, .shutdown_report_after = 1h}};
+    for (int i = 0; i < 20; ++i) io.run([&] { io.stop(), wait_for_ever(); });
+    io.run([] { sleep_for(20ms); });
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 // ── signals ─────────────────────────────────────────────────────────────────────────────────────

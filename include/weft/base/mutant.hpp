@@ -130,6 +130,11 @@ inline constexpr Switch kWithdrawnStaysQueued{121};
 inline constexpr Switch kStopUncounted{130};
 inline constexpr Switch kStoppingAdmits{131};
 inline constexpr Switch kOpenBeforeStart{132};
+inline constexpr Switch kPushToTheGone{140};
+inline constexpr Switch kGoneWithoutALook{141};
+inline constexpr Switch kRetiresWithTheWatch{142};
+inline constexpr Switch kRetiresUncounted{143};
+inline constexpr Switch kBellUnfenced{144};
 
 struct Mutant {
   int id;

@@ -105,7 +105,8 @@ void Sysmon::watch() noexcept {
     round(now);
     asleep = shared_.idle.count().deep() ? asleep + 1 : 0;
     if (asleep <= kRoundsAsleep) bell_.doze(between_rounds);
-    else if (report_.next_look() != Instant::max()) bell_.doze(to_timespec(report_.next_look() - now));
+    else if (const Instant next = report_.next_look(); next != Instant::max())
+      bell_.doze(to_timespec(next - now));
     else
       bell_.sleep([this] {
         return shared_.idle.count().deep() && !stopping_.load(std::memory_order_relaxed);

@@ -201,7 +201,9 @@ class ShutdownStress : public ::testing::TestWithParam<unsigned> {
     const std::uint32_t scale = 1U << random() % 12;
     return {who, 1 + static_cast<std::uint32_t>(random() % scale)};
   }
-  static int rounds(int count) { return scaled(std::max(30, count / static_cast<int>(GetParam()))); }
+  static int rounds(int count) {
+    return scaled(std::max(30, count / static_cast<int>(GetParam())));
+  }
 };
 INSTANTIATE_TEST_SUITE_P(Workers, ShutdownStress, ::testing::Values(1U, 2U, 4U, 16U),
                          ::testing::PrintToStringParamName());

@@ -508,10 +508,10 @@ TEST(Victims, DISABLED_RestoresHandlers) {
       EXPECT_EQ(outer.caught(), SIGUSR1);
       EXPECT_EQ(inner.caught(), SIGUSR1);
     }
-    EXPECT_THROW((StopOnSignal{one, {SIGUSR2, SIGKILL}}), std::system_error);
-    EXPECT_THROW((StopOnSignal{one, {SIGUSR2, 0}}), std::system_error);
+    EXPECT_THROW(const StopOnSignal no(one, {SIGUSR2, SIGKILL}), std::system_error);
+    EXPECT_THROW(const StopOnSignal no(one, {SIGUSR2, 0}), std::system_error);
     const arch::fault::Scoped refused{Site::pthread_create, {.every = 1, .error = EAGAIN}};
-    EXPECT_THROW((StopOnSignal{one, {SIGUSR2}}), std::system_error);
+    EXPECT_THROW(const StopOnSignal no(one, {SIGUSR2}), std::system_error);
   }
   EXPECT_EQ(own_calls, 0);
   ::raise(SIGUSR1);

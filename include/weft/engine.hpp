@@ -33,8 +33,8 @@ enum class OnDeadlock {
 
 // Each option has an environment variable that replaces its default: WEFT_WORKERS,
 // WEFT_MAX_WORKERS, WEFT_SCALE_INTERVAL, WEFT_TEMP_IDLE_TIMEOUT, WEFT_STACK_BYTES, WEFT_MAX_FIBERS,
-// WEFT_MAX_BLOCKING, WEFT_ON_DEADLOCK. A value that the program sets stands. Durations are written
-// "10ms", "2s", "500us", or as a number of milliseconds.
+// WEFT_MAX_BLOCKING, WEFT_ON_DEADLOCK, WEFT_SHUTDOWN_REPORT_AFTER. A value that the program sets
+// stands. Durations are written "10ms", "2s", "500us", or as a number of milliseconds.
 struct Options {
   unsigned workers = 0;                  // threads that run fibers, 1 to 1024; 0: usable cores, as
                                          // affinity mask and cgroup quota allow
@@ -48,6 +48,9 @@ struct Options {
                                          // One more fails with OutOfStacks
   unsigned max_blocking = 64;            // threads for blocking(), at most, 1 to 1024
   OnDeadlock on_deadlock = OnDeadlock::automatic;
+  // A run that was stopped, or has failed, and has not ended for so long says once, on standard
+  // error, who keeps it: which fibers workers are in, calls of blocking(), fibers that wait.
+  Duration shutdown_report_after = std::chrono::seconds{5};
 };
 
 // The options an engine would run with: defaults, environment and machine filled in. Throws
@@ -167,8 +170,19 @@ class FiberIo final : public Engine {
   [[nodiscard]] const Options& options() const noexcept;  // resolved
   [[nodiscard]] Statistics statistics() const noexcept;   // at any time, from any thread
 
+  // Ends the run that is under way: cancels its root, so that every fiber unwinds, the sooner the
+  // better, and accepts nothing new. Does not wait for that; run() does.
+  //
+  // run() then ends as its function does: with its value, if it still returns one, else with
+  // RunCancelled, or just so if it is void. A failure wins: run() throws it. True: a run is under
+  // way, and ends, by this call or an earlier one. False: none is, or it is only being started; a
+  // run that begins later is not stopped. Never parks. From any thread and any fiber, its own
+  // included, whose next wait throws Cancelled; not from a signal handler (see StopOnSignal).
+  bool stop() noexcept;
+
   // From a foreign thread: `f` becomes a child of run()'s root. False, and `f` is destroyed unrun,
-  // when the engine is not running. An exception that leaves f fails run(). Never parks.
+  // when the engine is not running, or stop() was called. An exception that leaves f fails run().
+  // Never parks.
   template <std::invocable F>
   bool post(F f) {
     static_assert(std::is_void_v<std::invoke_result_t<F>>, "post() drops no results: return void");

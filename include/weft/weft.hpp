@@ -15,6 +15,7 @@
 #include <weft/pool.hpp>
 #include <weft/select.hpp>
 #include <weft/sim.hpp>
+#include <weft/stop_on_signal.hpp>
 #include <weft/stream.hpp>
 #include <weft/supervisor.hpp>
 #include <weft/sync.hpp>

@@ -4,11 +4,16 @@
 #include <weft/core/io.hpp>
 
 #include <string>
+#include <vector>
 
 namespace weft::engine {
 
 // "deadlock: 2 fibers wait: #1 main on nursery join; #3 reader on event wait \"ready\"".
 std::string describe_deadlock(const Io& io);
+
+// "fiber #3 \"reader\" on event wait \"ready\"", for each that waits for something else than the
+// end of others. While no worker runs a fiber that waits now.
+std::vector<std::string> describe_waits(const Io& io);
 
 // Ends every wait of `io`'s fibers with the verdict `deadlock`, except joins: those end by
 // themselves, once the children that were waited for have failed. False: there was none to end.

@@ -29,6 +29,8 @@ void FiberIo::run_root(Body body) {
   });
 }
 
+bool FiberIo::stop() noexcept { return scheduler_->stop(); }
+
 Home* FiberIo::admit() noexcept { return scheduler_->admit(); }
 void FiberIo::deliver(Fiber& fiber) noexcept { scheduler_->inject(fiber); }
 void FiberIo::dismiss() noexcept { scheduler_->dismiss(); }

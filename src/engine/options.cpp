@@ -161,6 +161,8 @@ Options resolve(const Options& options) {
   take_number(result.max_fibers, standard.max_fibers, "WEFT_MAX_FIBERS");
   take_number(result.max_blocking, standard.max_blocking, "WEFT_MAX_BLOCKING");
   take_on_deadlock(result.on_deadlock);
+  take_duration(result.shutdown_report_after, standard.shutdown_report_after,
+                "WEFT_SHUTDOWN_REPORT_AFTER");
   const bool one_asked_for = result.workers == 1;
   if (result.workers == 0)
     result.workers = Sync::has_fence_everywhere() ? std::min(usable_cores(), kWorkersMax) : 1;
@@ -184,6 +186,8 @@ Options resolve(const Options& options) {
     throw std::invalid_argument{"weft::Options::max_blocking is " +
                                 std::to_string(result.max_blocking) + ": must be 1 to " +
                                 std::to_string(kBlockingMax)};
+  if (result.shutdown_report_after < Duration{})
+    throw std::invalid_argument{"weft::Options::shutdown_report_after is negative"};
   return result;
 }
 
@@ -206,6 +210,9 @@ std::vector<OptionLine> describe(const Options& options) {
        std::to_string(options.max_blocking)},
       {"on_deadlock", "WEFT_ON_DEADLOCK", "automatic, report or raise",
        std::string{kOnDeadlockNames[static_cast<std::size_t>(options.on_deadlock)]}},
+      {"shutdown_report_after", "WEFT_SHUTDOWN_REPORT_AFTER",
+       "a stopped run says after so long who keeps it",
+       to_text(options.shutdown_report_after)},
   };
 }
 

@@ -1,6 +1,7 @@
 // Root: the scope that run()'s function and posted functions are born in.
 #pragma once
 
+#include <weft/base/mutant.hpp>
 #include <weft/core/cancel_scope.hpp>
 
 #include <cstdint>
@@ -10,30 +11,59 @@
 
 namespace weft::engine {
 
-// Counts run()'s children. Zero means: not running, nobody is admitted.
+// Counts run()'s children, and says who may still come.
+//
+// Invariant: while somebody is counted, the root lives and run() has not ended.
+// Race:      stop(), or a post, meets the last child's end, or the next run's beginning. The same
+//            word decides: who is counted in time keeps the root alive until it leaves, and who is
+//            not was too late, or too early.
 class RootCount {
  public:
-  void open() noexcept { live_.store(1, std::memory_order_release); }
-
-  // One more child, from any thread, unless the last one has ended already: the same word decides.
-  [[nodiscard]] bool admit() noexcept {
-    std::uint64_t live = live_.load(std::memory_order_relaxed);
-    while (live != 0)
-      if (live_.compare_exchange_weak(live, live + 1, std::memory_order_acq_rel,
-                                      std::memory_order_relaxed))
-        return true;
-    return false;
+  // The root's own place is taken; nobody else gets in yet. By run(), with nobody inside.
+  void begin() noexcept {
+    word_.store(mutant::kOpenBeforeStart ? 1 : kStarting | 1, std::memory_order_release);
   }
+  // release: pairs with admit(); who gets in sees the root.
+  void open() noexcept { word_.store(1, std::memory_order_release); }
+
+  // One more child, from any thread, unless the last one has ended already, or stop() was called.
+  [[nodiscard]] bool admit() noexcept {
+    return enter(mutant::kStoppingAdmits ? kStarting : kStarting | kStopping, 0);
+  }
+  // One more child, on behalf of one that lives.
+  [[nodiscard]] bool add() noexcept { return enter(kStarting, 0); }
+  // Nobody is admitted from now on. True: it runs, and counts the caller, who goes on to cancel the
+  // root and leaves after that.
+  [[nodiscard]] bool stop() noexcept { return enter(kStarting, kStopping); }
 
   // True: that was the last.
   bool leave(std::size_t count) noexcept {
-    return live_.fetch_sub(count, std::memory_order_acq_rel) == count;
+    return (word_.fetch_sub(count, std::memory_order_acq_rel) & kLive) == count;
   }
 
-  [[nodiscard]] bool over() const noexcept { return live_.load(std::memory_order_acquire) == 0; }
+  [[nodiscard]] bool over() const noexcept {
+    return (word_.load(std::memory_order_acquire) & kLive) == 0;
+  }
 
  private:
-  Atomic<std::uint64_t> live_{0};
+  static constexpr std::uint64_t kStarting = std::uint64_t{1} << 63;
+  static constexpr std::uint64_t kStopping = std::uint64_t{1} << 62;
+  static constexpr std::uint64_t kLive = kStopping - 1;
+
+  bool enter(std::uint64_t unless, std::uint64_t mark) noexcept {
+    std::uint64_t seen = word_.load(std::memory_order_relaxed);
+    while ((seen & kLive) != 0 && (seen & unless) == 0)
+      // acquire: pairs with open(). release: who is refused because of our mark comes after us.
+      if (word_.compare_exchange_weak(seen, place(seen, mark) | mark, std::memory_order_acq_rel,
+                                      std::memory_order_acquire))
+        return true;
+    return false;
+  }
+  static std::uint64_t place(std::uint64_t seen, std::uint64_t mark) noexcept {
+    return mutant::kStopUncounted && mark != 0 ? seen : seen + 1;
+  }
+
+  Atomic<std::uint64_t> word_{0};
 };
 
 // Makes run() refuse to be called while it is under way, by whichever thread.
@@ -68,7 +98,7 @@ class Root : public Home {
   }
   void child_cancelled() noexcept override {}
   void children_ended(std::size_t count) noexcept override { count_.leave(count); }
-  [[nodiscard]] bool child_added() noexcept override { return count_.admit(); }
+  [[nodiscard]] bool child_added() noexcept override { return count_.add(); }
   [[nodiscard]] std::string_view name() const noexcept override { return "root"; }
   [[nodiscard]] const Fiber* owner() const noexcept override { return nullptr; }
   [[nodiscard]] NurseryState state() const noexcept override {

@@ -115,15 +115,18 @@ Scheduler::~Scheduler() {
 
 void Scheduler::run_root(Fiber& root_fiber) {
   watch_.store(kNobody, std::memory_order_relaxed);
-  count.open();
+  count.begin();
   const Offloading offloading{offload};
   try {
     const Threads threads{*this};
     const Watching watching{sysmon};
+    count.open();  // from now on there is somebody who runs what is posted
     try {
       workers_[0]->start(root_fiber);
     } catch (...) {
+      root_->cancel();
       leave(1);
+      workers_[0]->run();  // what was posted meanwhile
       throw;
     }
     workers_[0]->run();
@@ -145,6 +148,14 @@ void Scheduler::leave(std::size_t children) noexcept {
 void Scheduler::dismiss() noexcept {
   const Visitor visitor{*this};
   leave(1);
+}
+
+bool Scheduler::stop() noexcept {
+  if (!count.stop()) return false;
+  root_->cancel();  // it lives: we are counted
+  sysmon.ring();    // from now on it minds the time
+  dismiss();
+  return true;
 }
 
 void Scheduler::inject(Fiber& fiber) noexcept {

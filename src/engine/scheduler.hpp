@@ -58,6 +58,8 @@ class Scheduler {
   [[nodiscard]] Home* admit() noexcept { return count.admit() ? &*root_ : nullptr; }
   // One of the root's children, admitted from outside, came to nothing.
   void dismiss() noexcept;
+  // Cancels the root and admits nobody any more. False: not running. From any thread.
+  bool stop() noexcept;
   // Leaves new work to whoever has time, and woken fibers to who ran them last.
   void inject(Fiber& fiber) noexcept;
   void send(Fiber& fiber) noexcept;
@@ -118,6 +120,10 @@ class Scheduler {
 
   // A thread for a temporary worker. False: there is none to be had, or somebody inspects us.
   [[nodiscard]] bool hire(unsigned place, pthread_t& thread) noexcept;
+  // The run was stopped, or has failed, and somebody still lives. While it is under way.
+  [[nodiscard]] bool is_ending() const noexcept { return root_->cancelled() && !count.over(); }
+  // Says on standard error who does. The workers stand at their gates meanwhile.
+  void tell_who_keeps_it() noexcept;
 
  private:
   // A foreign thread inside the engine. Its last touch of us is its own decrement.

@@ -58,11 +58,13 @@ void count(Inspected<std::uint64_t>& counter, std::uint64_t more = 1) noexcept {
 Sysmon::Sysmon(Scheduler& scheduler)
     : shared_(scheduler),
       hired_(scheduler.options.max_workers),
-      seen_(scheduler.options.max_workers) {}
+      seen_(scheduler.options.max_workers),
+      report_(scheduler.options.shutdown_report_after) {}
 
 void Sysmon::start() noexcept {
   stopping_.store(false, std::memory_order_relaxed);
   std::fill(seen_.begin(), seen_.end(), Seen{});
+  report_ = ShutdownReport{shared_.options.shutdown_report_after};
   // The program's signals are not for this thread, but for its own faults.
   sigset_t others;
   ::sigfillset(&others);
@@ -98,9 +100,12 @@ void Sysmon::watch() noexcept {
   const std::timespec between_rounds = to_timespec(kRound);
   unsigned asleep = 0;  // rounds that found everybody asleep for good
   while (!stopping_.load(std::memory_order_acquire)) {
-    round(monotonic_now());
+    const Instant now = monotonic_now();
+    round(now);
     asleep = shared_.idle.count().deep() ? asleep + 1 : 0;
     if (asleep <= kRoundsAsleep) bell_.doze(between_rounds);
+    else if (const Instant next = report_.next_look(); next != Instant::max())
+      bell_.doze(to_timespec(next - now));
     else
       bell_.sleep([this] {
         return shared_.idle.count().deep() && !stopping_.load(std::memory_order_relaxed);
@@ -119,6 +124,7 @@ void Sysmon::round(Instant now) noexcept {
   if (!hired && stuck_ == Stuck::some) relieve_the_stuck();
   if (pressure > 0) end_time_slices();
   let_one_go(now);
+  if (report_.is_due(now, shared_.is_ending())) shared_.tell_who_keeps_it();
   if (chaos::strikes(16)) shared_.worker(0).inbox.nudge();  // a wake for nothing
 }
 

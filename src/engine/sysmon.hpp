@@ -8,11 +8,13 @@
 //     to the injector;
 //   - fires timers that the workers are late with;
 //   - asks a fiber whose time slice is over to yield at its next operation, if others wait;
-//   - lets temporary workers go that are no longer needed.
+//   - lets temporary workers go that are no longer needed;
+//   - tells who keeps a run that is to end.
 // It sleeps when everybody does.
 #pragma once
 
 #include "bell.hpp"
+#include "shutdown_report.hpp"
 
 #include <weft/base/inspected.hpp>
 #include <weft/core/time.hpp>
@@ -100,6 +102,7 @@ class Sysmon {
   Atomic<unsigned> threads_{0};
   Atomic<bool> firing_{false};
   sigset_t program_mask_{};
+  ShutdownReport report_;
 
   Inspected<std::int64_t> pressure_ = 0;
   Inspected<std::uint64_t> positive_ = 0, negative_ = 0, negative_streak_max_ = 0;

@@ -43,7 +43,8 @@ class OptionsTest : public ::testing::Test {
   void SetUp() override {
     for (const char* name :
          {"WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL", "WEFT_TEMP_IDLE_TIMEOUT",
-          "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK"})
+          "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
+          "WEFT_SHUTDOWN_REPORT_AFTER"})
       ::unsetenv(name);
   }
 };
@@ -224,12 +225,14 @@ TEST_F(OptionsTest, EveryOptionIsDescribed) {
   }
   EXPECT_THAT(names,
               ElementsAre("workers", "max_workers", "scale_interval", "temp_idle_timeout",
-                          "stack_bytes", "max_fibers", "max_blocking", "on_deadlock"));
+                          "stack_bytes", "max_fibers", "max_blocking", "on_deadlock",
+                          "shutdown_report_after"));
   EXPECT_THAT(variables,
               ElementsAre("WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL",
                           "WEFT_TEMP_IDLE_TIMEOUT", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
-                          "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK"));
-  EXPECT_THAT(values, ElementsAre("5", "0", "10ms", "1s", "262144", "0", "64", "raise"));
+                          "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
+                          "WEFT_SHUTDOWN_REPORT_AFTER"));
+  EXPECT_THAT(values, ElementsAre("5", "0", "10ms", "1s", "262144", "0", "64", "raise", "5s"));
 }
 
 // ── temporary workers ───────────────────────────────────────────────────────────────────────────
@@ -268,6 +271,10 @@ TEST_F(OptionsTest, DurationsAreReadWithTheirUnits) {
               "weft: WEFT_SCALE_INTERVAL is \"" + std::string{nonsense} +
                   "\", expected a duration such as 10ms, 2s or 500us");
   EXPECT_NE(refusal({.temp_idle_timeout = std::chrono::seconds{-1}}), "accepted");
+  EXPECT_NE(refusal({.shutdown_report_after = std::chrono::seconds{-1}}), "accepted");
+  EXPECT_EQ(resolve({}).shutdown_report_after, std::chrono::seconds{5});
+  const Variable at_once{"WEFT_SHUTDOWN_REPORT_AFTER", "0"};
+  EXPECT_EQ(resolve({}).shutdown_report_after, Duration{});
 }
 
 }  // namespace

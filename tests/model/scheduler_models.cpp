@@ -533,6 +533,74 @@ void tally_against_the_last(Program& p) {
   p.at_end([&s] { check(s.root.read() == 0 && s.count.over(), "exactly one was the last"); });
 }
 
+// ── stopping ────────────────────────────────────────────────────────────────────────────────────
+
+// Runs of an engine that end by themselves, one after the other; a root each.
+struct Runs {
+  engine::RootCount count;
+  Var<int>* root = nullptr;
+
+  void run() {
+    root = make<Var<int>>(0);
+    count.begin();
+    count.open();
+    leave();
+    while (!count.over()) Sync::spin();
+    destroy(root);
+  }
+  void leave() { static_cast<void>(count.leave(1)); }
+  bool stop() {
+    if (!count.stop()) return false;
+    check(root->read() == 0, "there is something to cancel");
+    leave();
+    return true;
+  }
+  bool post() {
+    if (!count.admit()) return false;
+    check(root->read() == 0, "the child has a home");
+    leave();
+    return true;
+  }
+};
+
+void stop_against_the_end(Program& p) {
+  auto& s = p.make<Runs>();
+  p.thread("main", [&s] {
+    s.run();
+    s.run();
+  });
+  p.thread("stopper", [&s] { static_cast<void>(s.stop()); });
+  p.thread("another", [&s] { static_cast<void>(s.stop()); });
+}
+
+// A run that lasts until it is stopped.
+void stop_against_a_post(Program& p) {
+  auto& s = p.make<Runs>();
+  s.root = make<Var<int>>(0);
+  s.count.open();
+  p.thread("main", [&s] {
+    s.leave();
+    while (!s.count.over()) Sync::spin();
+    destroy(s.root);
+  });
+  p.thread("poster", [&s] { static_cast<void>(s.post()); });
+  p.thread("stopper", [&s] {
+    if (s.stop()) check(!s.post(), "accepted after the stop");
+  });
+}
+
+// The threads cannot be started: whoever came meanwhile would never be run.
+void post_against_a_start_that_fails(Program& p) {
+  auto& s = p.make<Runs>();
+  p.thread("main", [&s] {
+    s.count.begin();
+    s.leave();
+    check(s.count.over(), "accepted by a run that never was");
+  });
+  p.thread("poster", [&s] { static_cast<void>(s.count.admit()); });
+  p.thread("stopper", [&s] { static_cast<void>(s.count.stop()); });
+}
+
 // ── timers ──────────────────────────────────────────────────────────────────────────────────────
 
 class CheckedTimer final : public Timer {
@@ -678,6 +746,9 @@ constexpr std::array kSchedulerModels{
     SchedulerModel{{"children are told together", told_together, true, kBound, 1}, kSamples},
     SchedulerModel{{"frames change hands", frames_change_hands, true, kBound, 1}, kSamples},
     SchedulerModel{{"tally against the last", tally_against_the_last}},
+    SchedulerModel{{"stop against the end", stop_against_the_end}},
+    SchedulerModel{{"stop against a post", stop_against_a_post}},
+    SchedulerModel{{"post against a start that fails", post_against_a_start_that_fails}},
     SchedulerModel{{"call against a thread that lies down", call_against_a_thread_that_lies_down}},
     SchedulerModel{{"call is withdrawn", call_is_withdrawn}},
     SchedulerModel{{"timer dies when disarmed", timer_dies_when_disarmed}},

@@ -51,6 +51,7 @@ PUBLIC_HEADERS = {
     "csp": "csp",
     "engine": "engine",
     "sim": "engine",
+    "stop_on_signal": "engine",
     "inspect": "inspect",
 }
 

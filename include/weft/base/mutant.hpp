@@ -127,6 +127,9 @@ inline constexpr Switch kPlaceBeforeResource{114};
 inline constexpr Switch kIdleAfterClose{115};
 inline constexpr Switch kCallCountedLate{120};
 inline constexpr Switch kWithdrawnStaysQueued{121};
+inline constexpr Switch kStopUncounted{130};
+inline constexpr Switch kStoppingAdmits{131};
+inline constexpr Switch kOpenBeforeStart{132};
 inline constexpr Switch kPushToTheGone{140};
 inline constexpr Switch kGoneWithoutALook{141};
 inline constexpr Switch kRetiresWithTheWatch{142};
@@ -344,6 +347,12 @@ inline constexpr std::array kMutants{
            "explorer: deadlock"},
     Mutant{121, "kWithdrawnStaysQueued", "a call that was withdrawn stays in the queue",
            "explorer: made all the same"},
+    Mutant{130, "kStopUncounted", "stop() marks the root without a place among its children",
+           "explorer: livelock"},
+    Mutant{131, "kStoppingAdmits", "a post gets in after stop() has returned",
+           "explorer: accepted after the stop"},
+    Mutant{132, "kOpenBeforeStart", "a post gets in while the threads are being started",
+           "explorer: accepted by a run that never was"},
     Mutant{140, "kPushToTheGone", "a fiber is left in an inbox that is closed",
            "explorer: neither received nor refused"},
     Mutant{141, "kGoneWithoutALook", "an inbox is closed without a look whether it is empty",

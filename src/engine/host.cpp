@@ -4,6 +4,8 @@
 #include <weft/core/error.hpp>
 #include <weft/core/switch.hpp>
 
+#include <unistd.h>
+
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -78,9 +80,12 @@ void Host::mount() noexcept {
     base_strand_.locals = outer->current->strand->locals;
   arch::set_thread_slot(this);
   signal_stack_.emplace();
+  tid_ = ::gettid();
+  locks_.begin();
 }
 
 void Host::unmount() noexcept {
+  locks_.end();
   signal_stack_.reset();
   base_strand_.locals = nullptr;  // it was only lent
   arch::set_thread_slot(previous_);

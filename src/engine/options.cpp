@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -55,6 +57,31 @@ void take_number(T& option, T standard, const char* variable) {
   const std::size_t value = to_number(variable, *text);
   if (value > std::numeric_limits<T>::max()) refuse(variable, *text, "a smaller number");
   option = static_cast<T>(value);
+}
+
+// Milliseconds, or a number with its unit.
+void take_duration(Duration& option, const char* variable) {
+  if (option != Duration::zero()) return;
+  const auto text = from_environment(variable);
+  if (!text) return;
+  std::int64_t value = 0;
+  const char* const end = text->data() + text->size();
+  const auto [stopped, error] = std::from_chars(text->data(), end, value);
+  const std::string_view unit{stopped, static_cast<std::size_t>(end - stopped)};
+  const bool seconds = unit == "s";
+  const auto most = std::chrono::duration_cast<std::chrono::seconds>(Duration::max()).count();
+  if (error != std::errc{} || value < 0 || value > most * (seconds ? 1 : 1000) ||
+      !(seconds || unit == "ms" || unit.empty()))
+    refuse(variable, *text, "whole milliseconds, or a whole number followed by ms or s");
+  option = seconds ? Duration{std::chrono::seconds{value}}
+                   : Duration{std::chrono::milliseconds{value}};
+}
+
+// As take_duration() reads it, if it is not finer than that.
+std::string to_text(Duration duration) {
+  const auto whole = std::chrono::duration_cast<std::chrono::milliseconds>(duration);
+  if (whole == duration) return std::to_string(whole.count()) + "ms";
+  return std::to_string(duration.count()) + "ns";
 }
 
 void take_on_deadlock(OnDeadlock& option) {
@@ -128,6 +155,7 @@ Options resolve(const Options& options) {
   take_number(result.max_fibers, standard.max_fibers, "WEFT_MAX_FIBERS");
   take_number(result.max_blocking, standard.max_blocking, "WEFT_MAX_BLOCKING");
   take_on_deadlock(result.on_deadlock);
+  take_duration(result.stall_report_after, "WEFT_STALL_REPORT_AFTER");
   if (result.workers == 0)
     result.workers = Sync::has_fence_everywhere() ? std::min(usable_cores(), kWorkersMax) : 1;
   if (result.workers > kWorkersMax)
@@ -138,6 +166,10 @@ Options resolve(const Options& options) {
     throw std::invalid_argument{"weft::Options::max_blocking is " +
                                 std::to_string(result.max_blocking) + ": must be 1 to " +
                                 std::to_string(kBlockingMax)};
+  if (result.stall_report_after < Duration::zero())
+    throw std::invalid_argument{"weft::Options::stall_report_after is " +
+                                to_text(result.stall_report_after) +
+                                ": must be a time, or 0 for no reports"};
   return result;
 }
 
@@ -153,6 +185,9 @@ std::vector<OptionLine> describe(const Options& options) {
        std::to_string(options.max_blocking)},
       {"on_deadlock", "WEFT_ON_DEADLOCK", "automatic, report or raise",
        std::string{kOnDeadlockNames[static_cast<std::size_t>(options.on_deadlock)]}},
+      {"stall_report_after", "WEFT_STALL_REPORT_AFTER",
+       "how long a fiber may keep its worker unreported; 0: for ever",
+       to_text(options.stall_report_after)},
   };
 }
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -43,7 +44,7 @@ class OptionsTest : public ::testing::Test {
   void SetUp() override {
     for (const char* name :
          {"WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING",
-          "WEFT_ON_DEADLOCK"})
+          "WEFT_ON_DEADLOCK", "WEFT_STALL_REPORT_AFTER"})
       ::unsetenv(name);
   }
 };
@@ -144,6 +145,21 @@ TEST_F(OptionsTest, EveryWayToDealWithADeadlockHasAName) {
   EXPECT_EQ(named("raise"), OnDeadlock::raise);
 }
 
+TEST_F(OptionsTest, TimesAreMillisecondsOrHaveAUnit) {
+  const auto time = [](const char* text) {
+    const Variable after{"WEFT_STALL_REPORT_AFTER", text};
+    return resolve({}).stall_report_after;
+  };
+  EXPECT_EQ(resolve({}).stall_report_after, Duration::zero());
+  EXPECT_EQ(time("50"), std::chrono::milliseconds{50});
+  EXPECT_EQ(time("7ms"), std::chrono::milliseconds{7});
+  EXPECT_EQ(time("2s"), std::chrono::seconds{2});
+  EXPECT_EQ(time("0"), Duration::zero());
+  const Variable after{"WEFT_STALL_REPORT_AFTER", "50"};
+  EXPECT_EQ(resolve({.stall_report_after = std::chrono::seconds{1}}).stall_report_after,
+            std::chrono::seconds{1});
+}
+
 // ── refusals ────────────────────────────────────────────────────────────────────────────────────
 
 TEST_F(OptionsTest, NumbersThatAreNoneAreRefused) {
@@ -167,6 +183,16 @@ TEST_F(OptionsTest, TooManyWorkersAreRefused) {
             "weft::Options::workers is 2000: must be 1 to 1024, or 0 for the usable cores");
   EXPECT_EQ(refusal(Options{.workers = 1'024}), "accepted");
   EXPECT_THROW(FiberIo{Options{.workers = 1'025}}, std::invalid_argument);
+}
+
+TEST_F(OptionsTest, TimesThatAreNoneAreRefused) {
+  for (const std::string bad : {"soon", "-1", "1.5s", "5 ms", "5us", "ms", "s", "1m",
+                                "99999999999999999999", "9223372037s", "9223372036855ms"})
+    EXPECT_EQ(refusal("WEFT_STALL_REPORT_AFTER", bad),
+              "weft: WEFT_STALL_REPORT_AFTER is \"" + bad +
+                  "\", expected whole milliseconds, or a whole number followed by ms or s");
+  EXPECT_THAT(refusal(Options{.stall_report_after = std::chrono::milliseconds{-1}}),
+              ::testing::HasSubstr("stall_report_after is -1ms: must be a time"));
 }
 
 TEST_F(OptionsTest, AnUnknownWayToDealWithADeadlockIsRefused) {
@@ -223,10 +249,11 @@ TEST_F(OptionsTest, EveryOptionIsDescribed) {
     EXPECT_FALSE(line.meaning.empty());
   }
   EXPECT_THAT(names, ElementsAre("workers", "stack_bytes", "max_fibers", "max_blocking",
-                                 "on_deadlock"));
+                                 "on_deadlock", "stall_report_after"));
   EXPECT_THAT(variables, ElementsAre("WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
-                                     "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK"));
-  EXPECT_THAT(values, ElementsAre("5", "262144", "0", "64", "raise"));
+                                     "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
+                                     "WEFT_STALL_REPORT_AFTER"));
+  EXPECT_THAT(values, ElementsAre("5", "262144", "0", "64", "raise", "0ms"));
 }
 
 }  // namespace

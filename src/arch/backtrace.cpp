@@ -1,13 +1,17 @@
 #include "arch/backtrace.hpp"
 
+#include "arch/symbols.hpp"
+
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <link.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 namespace weft::arch {
 
@@ -49,13 +53,24 @@ std::string name_of_address(const void* address, bool is_return_address) {
   // A call may be the last instruction of its function; then it returns into the next one.
   const std::uintptr_t asked = at - (is_return_address ? 1 : 0);
   Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(asked), &info) == 0 || !info.dli_fname)
+  void* extra = nullptr;
+  if (::dladdr1(reinterpret_cast<const void*>(asked), &info, &extra, RTLD_DL_LINKMAP) == 0 ||
+      !extra)
     return hexadecimal(at);
-  const std::string place = std::string{info.dli_fname} + '+' +
-                            hexadecimal(asked - reinterpret_cast<std::uintptr_t>(info.dli_fbase));
-  if (!info.dli_sname) return place;
-  return demangled(info.dli_sname) + '+' +
-         hexadecimal(at - reinterpret_cast<std::uintptr_t>(info.dli_saddr)) + " (" + place + ')';
+  const auto& module = *static_cast<const link_map*>(extra);
+  const bool is_program = !module.l_name || !*module.l_name;
+  const std::uintptr_t in_file = asked - module.l_addr;
+  const std::string place = std::string{is_program ? info.dli_fname : module.l_name} + '+' +
+                            hexadecimal(in_file);
+  Symbol symbol;
+  if (info.dli_sname) {
+    symbol = {info.dli_sname, asked - reinterpret_cast<std::uintptr_t>(info.dli_saddr)};
+  } else if (auto found = find_symbol(is_program ? "/proc/self/exe" : module.l_name, in_file)) {
+    symbol = *std::move(found);
+  }
+  if (symbol.name.empty()) return place;
+  return demangled(symbol.name.c_str()) + '+' + hexadecimal(symbol.offset + (at - asked)) + " (" +
+         place + ')';
 }
 
 std::string to_string(const Backtrace& trace, const char* indent) {

@@ -25,8 +25,8 @@ struct Backtrace {
 // not inside a lock.
 void prepare_backtraces() noexcept;
 
-// "function+0x1c (program+0x11c4)". What is in brackets is for addr2line; a function has a name
-// here if the program exports it (-rdynamic) or it is a shared library's.
+// "function+0x1c (program+0x11c4)": the function as far as a file that was not stripped tells, and
+// what addr2line wants to know.
 std::string name_of_address(const void* address, bool is_return_address);
 
 // One line for each frame, `indent` before it.

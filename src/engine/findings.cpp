@@ -200,10 +200,11 @@ std::string_view verb(Departure how) noexcept {
   }
 }
 
-void report_held_lock(const Fiber& self, Departure how, const arch::HeldLock& held) {
+void report_held_lock(const Fiber& self, Departure how, const arch::HeldLock& held,
+                      const void* caller) {
   if (!is_news(held.taken_at)) return;
   arch::Backtrace here;
-  here.take(nullptr);
+  here.take(caller);
   const std::string name = self.copy_name();
   std::string text = "weft: " + title_of(self.id, name) + ' ' + std::string{verb(how)} +
                      " with a lock held that is not weft's\n";
@@ -229,7 +230,7 @@ void report_held_locks(const Fiber& self, Departure how) noexcept {
   if (what == OnHeldLock::ignore) return;
   for (std::size_t i = 0; i < count; ++i) {
     try {
-      report_held_lock(self, how, held[i]);
+      report_held_lock(self, how, held[i], __builtin_return_address(0));
     } catch (...) {
       std::fputs("weft: a fiber gives way with a lock held, and there is no memory to say which\n",
                  stderr);

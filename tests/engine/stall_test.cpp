@@ -192,7 +192,7 @@ TEST_F(ThreadBacktrace, NamesTheFunctionThatRuns) {
     text = arch::to_string(trace, "");
   }
   stop.store(true);
-  EXPECT_THAT(text, AllOf(HasSubstr("weft_test_guilty+0x"), Not(HasSubstr("handler"))));
+  EXPECT_THAT(text, AllOf(HasSubstr("weft_test_guilty+0x"), Not(HasSubstr("weft_backtrace_handler"))));
 }
 
 TEST_F(ThreadBacktrace, TheWitnessIsCalledOnThatThread) {

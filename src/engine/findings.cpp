@@ -1,6 +1,6 @@
 #include "findings.hpp"
 
-#include "arch/thread_backtrace.hpp"
+#include "scheduler.hpp"
 
 #include <weft/engine.hpp>
 
@@ -162,6 +162,39 @@ void report_stall(const Stall& stall, const StalledWorker& worker) {
   if (worker.picks() != picks || seen.who.id == 0) return;
   const std::string text = describe(stall, worker.index, seen.who) + place;
   stall_hook().tell({seen.who.id, seen.who.name.data(), text});
+}
+
+StallReporter::StallReporter(Scheduler& scheduler) : shared_(scheduler) {
+  const Duration after = scheduler.options.stall_report_after;
+  if (after == Duration::zero()) return;
+  handler_.emplace();
+  watch_.emplace(after, [this](unsigned worker) {
+    return look_at_thread(shared_.worker(worker).thread_id());
+  });
+}
+
+void StallReporter::look(Instant now) noexcept {
+  if (!watch_) return;
+  try {
+    look_at_all(now);
+  } catch (...) {
+    std::fputs("weft: no memory to say which fiber does not give way\n", stderr);
+  }
+}
+
+void StallReporter::look_at_all(Instant now) {
+  sights_.clear();
+  for (const auto& worker : shared_.workers())
+    sights_.push_back({.worker = worker->index(),
+                       .picks = worker->ticks(),
+                       .runs = worker->state() == WorkerState::active && worker->thread_id() != 0});
+  for (const Stall& stall : watch_->look(now, sights_)) {
+    const Worker& worker = shared_.worker(stall.worker);
+    report_stall(stall, {.index = stall.worker,
+                         .tid = worker.thread_id(),
+                         .carrier = &worker,
+                         .picks = [&worker] { return worker.ticks(); }});
+  }
 }
 
 // ── locks ───────────────────────────────────────────────────────────────────────────────────────

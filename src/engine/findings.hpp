@@ -3,6 +3,7 @@
 #pragma once
 
 #include "arch/held_locks.hpp"
+#include "arch/thread_backtrace.hpp"
 #include "stall_watch.hpp"
 
 #include <weft/core/carrier.hpp>
@@ -11,9 +12,12 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <string>
+#include <optional>
+#include <vector>
 
 namespace weft::engine {
+
+class Scheduler;
 
 // ── stalls ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -31,6 +35,21 @@ ThreadSight look_at_thread(pid_t tid) noexcept;
 // Takes a backtrace on the worker if it computes, and says what was found. Nothing, if the worker
 // has gone on meanwhile. An arch::BacktraceHandler must be there.
 void report_stall(const Stall& stall, const StalledWorker& worker);
+
+// The stalls of an engine's workers, told as they are found. Nothing unless the option is on.
+class StallReporter {
+ public:
+  explicit StallReporter(Scheduler& scheduler);
+  void look(Instant now) noexcept;  // by the watcher, once in a round
+
+ private:
+  void look_at_all(Instant now);
+
+  Scheduler& shared_;
+  std::optional<arch::BacktraceHandler> handler_;
+  std::optional<StallWatch> watch_;
+  std::vector<WorkerSight> sights_;
+};
 
 // ── locks ───────────────────────────────────────────────────────────────────────────────────────
 

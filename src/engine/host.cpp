@@ -4,8 +4,6 @@
 #include <weft/core/error.hpp>
 #include <weft/core/switch.hpp>
 
-#include <unistd.h>
-
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -80,7 +78,6 @@ void Host::mount() noexcept {
     base_strand_.locals = outer->current->strand->locals;
   arch::set_thread_slot(this);
   signal_stack_.emplace();
-  tid_ = ::gettid();
   locks_.begin();
 }
 

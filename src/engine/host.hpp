@@ -5,10 +5,7 @@
 
 #include <weft/arch/overflow.hpp>
 #include <weft/arch/stack.hpp>
-#include <weft/base/inspected.hpp>
 #include <weft/core/carrier.hpp>
-
-#include <sys/types.h>
 
 #include <cstddef>
 #include <memory>
@@ -36,9 +33,6 @@ class Host : public Carrier {
   // Takes back the stack and the frame of a fiber that finished, on the far side.
   void release(Fiber& fiber) noexcept;
 
-  // While mounted, and for any thread to ask: the thread that carries our fibers.
-  [[nodiscard]] pid_t thread_id() const noexcept { return tid_; }
-
   [[nodiscard]] arch::StackPool& stacks() noexcept { return *pool_; }
 
  private:
@@ -53,7 +47,6 @@ class Host : public Carrier {
   Ground base_ground_;
   Strand base_strand_;
   void* previous_ = nullptr;
-  Inspected<pid_t> tid_ = 0;
   arch::LockWatch locks_;  // while mounted
 };
 

@@ -62,8 +62,9 @@ bool Scheduler::inspect(Engine::Look look, void* at) {
   bool all = true;
   const auto ended = [&] { return count.over(); };
   if (mine) inspection.add_running(mine->current);
-  for (const auto& worker : workers_)
-    if (worker.get() != mine && !ended()) all = all && inspection.stop(*worker, ended);
+  for (const auto& worker : workers())
+    if (worker.get() != mine && worker->state() != WorkerState::dead && !ended())
+      all = all && inspection.stop(*worker, ended);
   if (all) look(ended() ? std::span<const Fiber* const>{} : inspection.running(), at);
   inspected_.store(false, std::memory_order_release);
   return all;

@@ -43,8 +43,9 @@ class OptionsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* name :
-         {"WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING",
-          "WEFT_ON_DEADLOCK", "WEFT_STALL_REPORT_AFTER"})
+         {"WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL", "WEFT_TEMP_IDLE_TIMEOUT",
+          "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
+          "WEFT_STALL_REPORT_AFTER"})
       ::unsetenv(name);
   }
 };
@@ -145,21 +146,6 @@ TEST_F(OptionsTest, EveryWayToDealWithADeadlockHasAName) {
   EXPECT_EQ(named("raise"), OnDeadlock::raise);
 }
 
-TEST_F(OptionsTest, TimesAreMillisecondsOrHaveAUnit) {
-  const auto time = [](const char* text) {
-    const Variable after{"WEFT_STALL_REPORT_AFTER", text};
-    return resolve({}).stall_report_after;
-  };
-  EXPECT_EQ(resolve({}).stall_report_after, Duration::zero());
-  EXPECT_EQ(time("50"), std::chrono::milliseconds{50});
-  EXPECT_EQ(time("7ms"), std::chrono::milliseconds{7});
-  EXPECT_EQ(time("2s"), std::chrono::seconds{2});
-  EXPECT_EQ(time("0"), Duration::zero());
-  const Variable after{"WEFT_STALL_REPORT_AFTER", "50"};
-  EXPECT_EQ(resolve({.stall_report_after = std::chrono::seconds{1}}).stall_report_after,
-            std::chrono::seconds{1});
-}
-
 // ── refusals ────────────────────────────────────────────────────────────────────────────────────
 
 TEST_F(OptionsTest, NumbersThatAreNoneAreRefused) {
@@ -183,16 +169,6 @@ TEST_F(OptionsTest, TooManyWorkersAreRefused) {
             "weft::Options::workers is 2000: must be 1 to 1024, or 0 for the usable cores");
   EXPECT_EQ(refusal(Options{.workers = 1'024}), "accepted");
   EXPECT_THROW(FiberIo{Options{.workers = 1'025}}, std::invalid_argument);
-}
-
-TEST_F(OptionsTest, TimesThatAreNoneAreRefused) {
-  for (const std::string bad : {"soon", "-1", "1.5s", "5 ms", "5us", "ms", "s", "1m",
-                                "99999999999999999999", "9223372037s", "9223372036855ms"})
-    EXPECT_EQ(refusal("WEFT_STALL_REPORT_AFTER", bad),
-              "weft: WEFT_STALL_REPORT_AFTER is \"" + bad +
-                  "\", expected whole milliseconds, or a whole number followed by ms or s");
-  EXPECT_THAT(refusal(Options{.stall_report_after = std::chrono::milliseconds{-1}}),
-              ::testing::HasSubstr("stall_report_after is -1ms: must be a time"));
 }
 
 TEST_F(OptionsTest, AnUnknownWayToDealWithADeadlockIsRefused) {
@@ -248,12 +224,62 @@ TEST_F(OptionsTest, EveryOptionIsDescribed) {
     values.push_back(line.value);
     EXPECT_FALSE(line.meaning.empty());
   }
-  EXPECT_THAT(names, ElementsAre("workers", "stack_bytes", "max_fibers", "max_blocking",
-                                 "on_deadlock", "stall_report_after"));
-  EXPECT_THAT(variables, ElementsAre("WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
-                                     "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
-                                     "WEFT_STALL_REPORT_AFTER"));
-  EXPECT_THAT(values, ElementsAre("5", "262144", "0", "64", "raise", "0ms"));
+  EXPECT_THAT(names,
+              ElementsAre("workers", "max_workers", "scale_interval", "temp_idle_timeout",
+                          "stack_bytes", "max_fibers", "max_blocking", "on_deadlock",
+                          "stall_report_after"));
+  EXPECT_THAT(variables,
+              ElementsAre("WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL",
+                          "WEFT_TEMP_IDLE_TIMEOUT", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
+                          "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
+                          "WEFT_STALL_REPORT_AFTER"));
+  EXPECT_THAT(values, ElementsAre("5", "0", "10ms", "1s", "262144", "0", "64", "raise", "0s"));
+}
+
+// ── temporary workers ───────────────────────────────────────────────────────────────────────────
+
+TEST_F(OptionsTest, TwiceTheWorkersAtMostButOneIsOne) {
+  EXPECT_EQ(resolve({.workers = 3}).max_workers, 6U);
+  EXPECT_EQ(resolve({.workers = 1}).max_workers, 1U) << "asked for: nothing else runs fibers";
+  EXPECT_EQ(resolve({.workers = 1, .max_workers = 4}).max_workers, 4U);
+  EXPECT_EQ(resolve({}).max_workers, 2 * resolve({}).workers);
+  const Variable one{"WEFT_WORKERS", "1"};
+  EXPECT_EQ(resolve({}).max_workers, 1U);
+  const Variable three{"WEFT_MAX_WORKERS", "3"};
+  EXPECT_EQ(resolve({}).max_workers, 3U);
+}
+
+TEST_F(OptionsTest, FewerThanTheWorkersIsRefused) {
+  EXPECT_EQ(refusal({.workers = 4, .max_workers = 3}),
+            "weft::Options::max_workers is 3: must be at least workers (4) and at most 2048, or 0 "
+            "for twice workers");
+  EXPECT_NE(refusal({.workers = 4, .max_workers = 5000}), "accepted");
+}
+
+TEST_F(OptionsTest, DurationsAreReadWithTheirUnits) {
+  {
+    const Variable interval{"WEFT_SCALE_INTERVAL", "250us"};
+    const Variable timeout{"WEFT_TEMP_IDLE_TIMEOUT", "2s"};
+    EXPECT_EQ(resolve({}).scale_interval, std::chrono::microseconds{250});
+    EXPECT_EQ(resolve({}).temp_idle_timeout, std::chrono::seconds{2});
+  }
+  {
+    const Variable plain{"WEFT_SCALE_INTERVAL", "7"};
+    EXPECT_EQ(resolve({}).scale_interval, std::chrono::milliseconds{7});
+  }
+  for (const char* nonsense : {"soon", "-1ms", "5h", "99999999999999999999", "1e3s"})
+    EXPECT_EQ(refusal("WEFT_SCALE_INTERVAL", nonsense),
+              "weft: WEFT_SCALE_INTERVAL is \"" + std::string{nonsense} +
+                  "\", expected a duration such as 10ms, 2s or 500us");
+  EXPECT_NE(refusal({.temp_idle_timeout = std::chrono::seconds{-1}}), "accepted");
+  EXPECT_EQ(resolve({}).stall_report_after, Duration::zero()) << "off";
+  const Variable stall{"WEFT_STALL_REPORT_AFTER", "50"};
+  EXPECT_EQ(resolve({}).stall_report_after, std::chrono::milliseconds{50});
+  EXPECT_EQ(resolve({.stall_report_after = std::chrono::seconds{2}}).stall_report_after,
+            std::chrono::seconds{2});
+  EXPECT_NE(refusal("WEFT_STALL_REPORT_AFTER", "soon"), "accepted");
+  EXPECT_THAT(refusal({.stall_report_after = std::chrono::milliseconds{-1}}),
+              ::testing::HasSubstr("stall_report_after is -1ms: must be a time"));
 }
 
 }  // namespace

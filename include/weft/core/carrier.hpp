@@ -10,10 +10,11 @@
 namespace weft {
 
 struct Carrier {
-  Fiber* current = nullptr;                    // who runs on this thread now
+  Inspected<Fiber*> current = nullptr;         // who runs on this thread now
   arch::ExceptionState* exceptions = nullptr;  // this thread's; the address never changes
   const Io* engine = nullptr;                  // whose fibers it carries
   std::uint16_t number = 0;                    // among the engine's carriers
+  bool has_pinned = false;                     // a fiber was pinned to it: it must stay
   FrameCache frames;
 
   // The calling thread's. A thread that never met weft becomes a carrier here.

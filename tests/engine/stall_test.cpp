@@ -370,8 +370,8 @@ TEST(StallReport, NamesFiberWorkerAndTheGuiltyFunction) {
   EXPECT_THAT(said[0].text,
               HasSubstr("weft: fiber #" + std::to_string(id) +
                         " \"hog\" has kept worker 0 for 52 ms without giving way\n"));
-  EXPECT_THAT(said[0].text,
-              HasSubstr(arch::kTsan ? "did not answer" : "weft_test_guilty+0x"));
+  if (arch::kTsan) return;  // see ThreadBacktrace
+  EXPECT_THAT(said[0].text, HasSubstr("weft_test_guilty+0x"));
 }
 
 TEST(StallReport, AWorkerThatHasGoneOnIsNotBlamed) {

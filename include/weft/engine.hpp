@@ -33,8 +33,9 @@ enum class OnDeadlock {
 
 // Each option has an environment variable that replaces its default: WEFT_WORKERS,
 // WEFT_MAX_WORKERS, WEFT_SCALE_INTERVAL, WEFT_TEMP_IDLE_TIMEOUT, WEFT_STACK_BYTES, WEFT_MAX_FIBERS,
-// WEFT_MAX_BLOCKING, WEFT_ON_DEADLOCK, WEFT_SHUTDOWN_REPORT_AFTER. A value that the program sets
-// stands. Durations are written "10ms", "2s", "500us", or as a number of milliseconds.
+// WEFT_MAX_BLOCKING, WEFT_ON_DEADLOCK, WEFT_SHUTDOWN_REPORT_AFTER, WEFT_STALL_REPORT_AFTER. A value
+// that the program sets stands. Durations are written "10ms", "2s", "500us", or as a number of
+// milliseconds.
 struct Options {
   unsigned workers = 0;                  // threads that run fibers, 1 to 1024; 0: usable cores, as
                                          // affinity mask and cgroup quota allow
@@ -51,6 +52,8 @@ struct Options {
   // A run that was stopped, or has failed, and has not ended for so long says once, on standard
   // error, who keeps it: which fibers workers are in, calls of blocking(), fibers that wait.
   Duration shutdown_report_after = std::chrono::seconds{5};
+  Duration stall_report_after{};         // a fiber that keeps its worker for longer without giving
+                                         // way is reported, once, with a backtrace; 0: none is
 };
 
 // The options an engine would run with: defaults, environment and machine filled in. Throws
@@ -63,6 +66,24 @@ struct OptionLine {
   std::string value;
 };
 std::vector<OptionLine> describe(const Options& options);
+
+// Something that weft noticed about a running fiber. What is only looked at is good for the call.
+struct Finding {
+  FiberId fiber = 0;
+  std::string_view name;  // the fiber's
+  std::string_view text;  // all there is to say, in lines
+};
+using FindingHook = std::function<void(const Finding&)>;
+
+// Where findings go instead of standard error: fibers that kept their worker for longer than
+// Options::stall_report_after; and, in checked builds, fibers that waited, yielded or ended with a
+// lock of the C library held (std::mutex is one). An empty hook: to standard error again.
+//
+// From any thread, for the whole process. A hook is called by a thread of weft's or, for locks, by
+// the fiber itself in the middle of its wait: it must not use weft, nor throw. A call that had
+// begun when the hook was replaced may still be running.
+void set_stall_hook(FindingHook hook);
+void set_held_lock_hook(FindingHook hook);
 
 // How many threads can run at once here: the affinity mask, and no more than the cgroup's quota.
 unsigned usable_cores() noexcept;

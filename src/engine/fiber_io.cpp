@@ -1,5 +1,6 @@
 #include <weft/engine.hpp>
 
+#include "findings.hpp"
 #include "scheduler.hpp"
 
 #include <weft/core/thread.hpp>
@@ -44,12 +45,16 @@ void FiberIo::start(Fiber& fiber) {
 
 Fiber& FiberIo::successor(Fiber& self, Departure how) noexcept {
   auto& worker = static_cast<engine::Worker&>(Carrier::here());
-  if (how == Departure::yield) return worker.turn(self);
+  if (how == Departure::yield) {
+    engine::check_held_locks(self, how);
+    return worker.turn(self);
+  }
   if (how == Departure::park) {
     // A verdict latched while we published: why leave at all.
     if (self.word.verdict() != Verdict::none()) return self;
     self.last_worker = static_cast<std::uint16_t>(worker.index());
   }
+  engine::check_held_locks(self, how);
   return worker.successor(how);
 }
 
@@ -74,7 +79,9 @@ void FiberIo::resume(FiberList fibers) noexcept {
 }
 
 Fiber* FiberIo::adopt(CancelScope& home, Departure how) noexcept {
-  return static_cast<engine::Worker&>(Carrier::here()).adopt(home, how);
+  auto& worker = static_cast<engine::Worker&>(Carrier::here());
+  engine::check_held_locks(*worker.current, how);
+  return worker.adopt(home, how);
 }
 
 Instant FiberIo::now() const noexcept { return monotonic_now(); }

@@ -78,9 +78,11 @@ void Host::mount() noexcept {
     base_strand_.locals = outer->current->strand->locals;
   arch::set_thread_slot(this);
   signal_stack_.emplace();
+  locks_.begin();
 }
 
 void Host::unmount() noexcept {
+  locks_.end();
   signal_stack_.reset();
   base_strand_.locals = nullptr;  // it was only lent
   arch::set_thread_slot(previous_);

@@ -1,6 +1,8 @@
 // Host: a thread that carries an engine's fibers. Gives them stacks, and takes them back.
 #pragma once
 
+#include "arch/held_locks.hpp"
+
 #include <weft/arch/overflow.hpp>
 #include <weft/arch/stack.hpp>
 #include <weft/core/carrier.hpp>
@@ -45,6 +47,7 @@ class Host : public Carrier {
   Ground base_ground_;
   Strand base_strand_;
   void* previous_ = nullptr;
+  arch::LockWatch locks_;  // while mounted
 };
 
 // Mounted from construction to destruction.

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -163,6 +165,7 @@ Options resolve(const Options& options) {
   take_on_deadlock(result.on_deadlock);
   take_duration(result.shutdown_report_after, standard.shutdown_report_after,
                 "WEFT_SHUTDOWN_REPORT_AFTER");
+  take_duration(result.stall_report_after, standard.stall_report_after, "WEFT_STALL_REPORT_AFTER");
   const bool one_asked_for = result.workers == 1;
   if (result.workers == 0)
     result.workers = Sync::has_fence_everywhere() ? std::min(usable_cores(), kWorkersMax) : 1;
@@ -188,6 +191,10 @@ Options resolve(const Options& options) {
                                 std::to_string(kBlockingMax)};
   if (result.shutdown_report_after < Duration{})
     throw std::invalid_argument{"weft::Options::shutdown_report_after is negative"};
+  if (result.stall_report_after < Duration::zero())
+    throw std::invalid_argument{"weft::Options::stall_report_after is " +
+                                to_text(result.stall_report_after) +
+                                ": must be a time, or 0 for no reports"};
   return result;
 }
 
@@ -213,6 +220,9 @@ std::vector<OptionLine> describe(const Options& options) {
       {"shutdown_report_after", "WEFT_SHUTDOWN_REPORT_AFTER",
        "a stopped run says after so long who keeps it",
        to_text(options.shutdown_report_after)},
+      {"stall_report_after", "WEFT_STALL_REPORT_AFTER",
+       "how long a fiber may keep its worker unreported; 0: for ever",
+       to_text(options.stall_report_after)},
   };
 }
 

@@ -1,5 +1,6 @@
 #include <weft/sim.hpp>
 
+#include "findings.hpp"
 #include "simulation.hpp"
 
 #include <weft/core/wait.hpp>
@@ -67,8 +68,9 @@ void SimIo::start(Fiber& fiber) {
 }
 
 Fiber& SimIo::successor(Fiber& self, Departure how) noexcept {
-  if (how == Departure::yield) return simulation_->turn(self);
   if (how == Departure::park && self.word.verdict() != Verdict::none()) return self;
+  engine::check_held_locks(self, how);
+  if (how == Departure::yield) return simulation_->turn(self);
   return simulation_->successor();
 }
 

@@ -125,6 +125,7 @@ void Sysmon::round(Instant now) noexcept {
   if (pressure > 0) end_time_slices();
   let_one_go(now);
   if (report_.is_due(now, shared_.is_ending())) shared_.tell_who_keeps_it();
+  stalls_.look(now);
   if (chaos::strikes(16)) shared_.worker(0).inbox.nudge();  // a wake for nothing
 }
 

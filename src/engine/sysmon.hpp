@@ -9,11 +9,13 @@
 //   - fires timers that the workers are late with;
 //   - asks a fiber whose time slice is over to yield at its next operation, if others wait;
 //   - lets temporary workers go that are no longer needed;
-//   - tells who keeps a run that is to end.
+//   - tells who keeps a run that is to end;
+//   - reports fibers that do not give way, if Options::stall_report_after says so.
 // It sleeps when everybody does.
 #pragma once
 
 #include "bell.hpp"
+#include "findings.hpp"
 #include "shutdown_report.hpp"
 
 #include <weft/base/inspected.hpp>
@@ -87,6 +89,7 @@ class Sysmon {
   void let_one_go(Instant now) noexcept;
 
   Scheduler& shared_;
+  StallReporter stalls_{shared_};
   Bell bell_;
   Atomic<bool> stopping_{false};
   bool started_ = false;

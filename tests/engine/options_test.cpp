@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -44,7 +45,7 @@ class OptionsTest : public ::testing::Test {
     for (const char* name :
          {"WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL", "WEFT_TEMP_IDLE_TIMEOUT",
           "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
-          "WEFT_SHUTDOWN_REPORT_AFTER"})
+          "WEFT_SHUTDOWN_REPORT_AFTER", "WEFT_STALL_REPORT_AFTER"})
       ::unsetenv(name);
   }
 };
@@ -226,13 +227,14 @@ TEST_F(OptionsTest, EveryOptionIsDescribed) {
   EXPECT_THAT(names,
               ElementsAre("workers", "max_workers", "scale_interval", "temp_idle_timeout",
                           "stack_bytes", "max_fibers", "max_blocking", "on_deadlock",
-                          "shutdown_report_after"));
+                          "shutdown_report_after", "stall_report_after"));
   EXPECT_THAT(variables,
               ElementsAre("WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL",
                           "WEFT_TEMP_IDLE_TIMEOUT", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
                           "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
-                          "WEFT_SHUTDOWN_REPORT_AFTER"));
-  EXPECT_THAT(values, ElementsAre("5", "0", "10ms", "1s", "262144", "0", "64", "raise", "5s"));
+                          "WEFT_SHUTDOWN_REPORT_AFTER", "WEFT_STALL_REPORT_AFTER"));
+  EXPECT_THAT(values,
+              ElementsAre("5", "0", "10ms", "1s", "262144", "0", "64", "raise", "5s", "0s"));
 }
 
 // ── temporary workers ───────────────────────────────────────────────────────────────────────────
@@ -275,6 +277,14 @@ TEST_F(OptionsTest, DurationsAreReadWithTheirUnits) {
   EXPECT_EQ(resolve({}).shutdown_report_after, std::chrono::seconds{5});
   const Variable at_once{"WEFT_SHUTDOWN_REPORT_AFTER", "0"};
   EXPECT_EQ(resolve({}).shutdown_report_after, Duration{});
+  EXPECT_EQ(resolve({}).stall_report_after, Duration::zero()) << "off";
+  const Variable stall{"WEFT_STALL_REPORT_AFTER", "50"};
+  EXPECT_EQ(resolve({}).stall_report_after, std::chrono::milliseconds{50});
+  EXPECT_EQ(resolve({.stall_report_after = std::chrono::seconds{2}}).stall_report_after,
+            std::chrono::seconds{2});
+  EXPECT_NE(refusal("WEFT_STALL_REPORT_AFTER", "soon"), "accepted");
+  EXPECT_THAT(refusal({.stall_report_after = std::chrono::milliseconds{-1}}),
+              ::testing::HasSubstr("stall_report_after is -1ms: must be a time"));
 }
 
 }  // namespace

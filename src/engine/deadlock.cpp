@@ -1,5 +1,6 @@
 #include "deadlock.hpp"
 
+#include <weft/core/describe.hpp>
 #include <weft/core/frame_pool.hpp>
 #include <weft/core/waitable.hpp>
 
@@ -36,21 +37,16 @@ bool only_joins(const Fiber& fiber) {
 
 }  // namespace
 
-std::string describe_deadlock(const Io& io) {
+std::string describe_deadlock(const Io& io, Instant now, Duration grain) {
   const std::vector<Fiber*> waiting = parked_fibers(io);
   std::string text = "deadlock: " + std::to_string(waiting.size()) +
                      (waiting.size() == 1 ? " fiber waits" : " fibers wait") +
                      ", and nobody is left to wake one";
+  Words words{now, grain};
   for (const Fiber* fiber : waiting) {
     text += "\n  fiber #" + std::to_string(fiber->id);
     if (!fiber->name().empty()) text += " \"" + std::string{fiber->name()} + '"';
-    const char* separator = " on ";
-    for (const Waitable* arm : fiber->strand->waiting_for) {
-      const WaitReason reason = arm->reason();
-      text += separator + std::string{reason.verb};
-      if (!reason.name.empty()) text += " \"" + std::string{reason.name} + '"';
-      separator = " or ";
-    }
+    text += " on " + words.wait_of(*fiber) + words.origin_of(*fiber);
   }
   return text;
 }

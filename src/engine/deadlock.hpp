@@ -7,8 +7,8 @@
 
 namespace weft::engine {
 
-// "deadlock: 2 fibers wait: #1 main on nursery join; #3 reader on event wait \"ready\"".
-std::string describe_deadlock(const Io& io);
+// Who waits for what, in the words of a dump. `now` and `grain` as in Words.
+std::string describe_deadlock(const Io& io, Instant now, Duration grain);
 
 // Ends every wait of `io`'s fibers with the verdict `deadlock`, except joins: those end by
 // themselves, once the children that were waited for have failed. False: there was none to end.

@@ -100,6 +100,7 @@ Scheduler::~Scheduler() {
 
 void Scheduler::run_root(Fiber& root_fiber) {
   watch_.store(kNobody, std::memory_order_relaxed);
+  deadlock_reported_ = false;
   count.open();
   const Offloading offloading{offload};
   try {
@@ -230,7 +231,7 @@ bool Scheduler::fire_timers_elsewhere(Worker& worker, Instant now) noexcept {
 // Whether every thread of this process is ours.
 bool Scheduler::alone_in_process() const noexcept {
   if (__libc_single_threaded) return true;
-  const unsigned ours = worker_count() + offload.threads();
+  const unsigned ours = worker_count() + offload.threads() + DumpSignal::threads();
   if (ours == 1) return false;
   std::FILE* const file = std::fopen("/proc/self/stat", "re");
   if (!file) return false;
@@ -261,7 +262,7 @@ Scheduler::Deadlocked Scheduler::raise_if_deadlocked(Worker& worker) noexcept {
     if (!visits.back()->alone() || !other->inbox.is_asleep()) return Deadlocked::unsure;
   }
   if (!worker.inbox.is_asleep() || !injector.empty()) return Deadlocked::unsure;
-  deadlock_report = describe_deadlock(io_);
+  deadlock_report = describe_deadlock(io_, monotonic_now(), policy::kClockGrain);
   if (options.on_deadlock != OnDeadlock::report)
     return raise_deadlock_in_waits(io_) ? Deadlocked::raised : Deadlocked::no;
   deadlock_reported_ = true;

@@ -25,6 +25,7 @@ Worker::Worker(Scheduler& scheduler, Io& io, std::shared_ptr<arch::StackPool> st
 }
 
 void Worker::run() noexcept {
+  coarse_now = monotonic_now();
   while (!shared_.count.over()) {
     if (Fiber* const fiber = pick(Departure::park)) {
       if (called_) [[unlikely]] leave_the_search();
@@ -62,6 +63,7 @@ inline Fiber* Worker::pick(Departure how) noexcept {
 void Worker::look_around() noexcept {
   until_fair_ = kFairnessInterval;
   rounds_ = rounds_ + 1;
+  if (rounds_ % kRoundsAClock == 0) coarse_now = monotonic_now();
   if (timers.soonest() != Instant::max()) fire_timers(monotonic_now());
   take_injected(1);
   if (called_) leave_the_search();
@@ -76,6 +78,7 @@ void Worker::leave_the_search() noexcept {
 
 // Those due together run in their order, and nobody's turn is taken.
 bool Worker::fire_timers(Instant now) noexcept {
+  coarse_now = now;
   Fired fired;
   const bool any = timers.fire_due(now, fired) != 0;
   resume_all(std::move(fired.woken));

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <sched.h>
 #include <sys/wait.h>
@@ -43,7 +44,7 @@ class OptionsTest : public ::testing::Test {
   void SetUp() override {
     for (const char* name :
          {"WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING",
-          "WEFT_ON_DEADLOCK"})
+          "WEFT_ON_DEADLOCK", "WEFT_DUMP_SIGNAL"})
       ::unsetenv(name);
   }
 };
@@ -144,6 +145,24 @@ TEST_F(OptionsTest, EveryWayToDealWithADeadlockHasAName) {
   EXPECT_EQ(named("raise"), OnDeadlock::raise);
 }
 
+TEST_F(OptionsTest, SignalsHaveNamesAndNumbers) {
+  const auto named = [](const char* text) {
+    const Variable signal{"WEFT_DUMP_SIGNAL", text};
+    return resolve({}).dump_signal;
+  };
+  EXPECT_EQ(resolve({}).dump_signal, 0);
+  EXPECT_EQ(named("USR2"), SIGUSR2);
+  EXPECT_EQ(named("SIGQUIT"), SIGQUIT);
+  EXPECT_EQ(named("10"), 10);
+  EXPECT_EQ(named("0"), 0);
+  EXPECT_EQ(describe({.dump_signal = SIGUSR1}).back().value, "SIGUSR1");
+  EXPECT_EQ(describe({.dump_signal = SIGRTMIN}).back().value, std::to_string(SIGRTMIN));
+  for (const char* const bad : {"usr1", "SIG", "10x", "USR1 "})
+    EXPECT_THAT(refusal("WEFT_DUMP_SIGNAL", bad), ::testing::HasSubstr("a signal's name")) << bad;
+  for (const int bad : {SIGKILL, SIGSEGV, -1, 1000})
+    EXPECT_THAT(refusal({.dump_signal = bad}), ::testing::HasSubstr("dump_signal is ")) << bad;
+}
+
 // ── refusals ────────────────────────────────────────────────────────────────────────────────────
 
 TEST_F(OptionsTest, NumbersThatAreNoneAreRefused) {
@@ -223,10 +242,10 @@ TEST_F(OptionsTest, EveryOptionIsDescribed) {
     EXPECT_FALSE(line.meaning.empty());
   }
   EXPECT_THAT(names, ElementsAre("workers", "stack_bytes", "max_fibers", "max_blocking",
-                                 "on_deadlock"));
+                                 "on_deadlock", "dump_signal"));
   EXPECT_THAT(variables, ElementsAre("WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
-                                     "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK"));
-  EXPECT_THAT(values, ElementsAre("5", "262144", "0", "64", "raise"));
+                                     "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK", "WEFT_DUMP_SIGNAL"));
+  EXPECT_THAT(values, ElementsAre("5", "262144", "0", "64", "raise", "none"));
 }
 
 }  // namespace

@@ -10,10 +10,13 @@
 namespace weft {
 
 struct Carrier {
-  Fiber* current = nullptr;                    // who runs on this thread now
+  Inspected<Fiber*> current = nullptr;         // who runs on this thread now
   arch::ExceptionState* exceptions = nullptr;  // this thread's; the address never changes
   const Io* engine = nullptr;                  // whose fibers it carries
   std::uint16_t number = 0;                    // among the engine's carriers
+  // About what time it is, never ahead: what waits are stamped with, which must not cost a look at
+  // the clock. Any thread that has just looked may write it.
+  Inspected<Instant> coarse_now{};
   FrameCache frames;
 
   // The calling thread's. A thread that never met weft becomes a carrier here.

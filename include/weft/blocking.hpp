@@ -82,4 +82,24 @@ std::invoke_result_t<F> blocking(F&& f) {
   return call.get(*threads);
 }
 
+// Announces that the calling fiber is about to block its worker, or to compute for long, on its own
+// stack: other workers take over what waits for this one, now, instead of after the while it takes
+// to notice. Cheap (some ten nanoseconds if nothing waits), and advisory: where nobody listens, in
+// simulation and on plain threads, it does nothing.
+//
+//   {
+//     const weft::blocking_hint hint;
+//     legacy_flush();  // a millisecond, as a rule
+//   }
+//
+// It holds until the fiber's next wait, or the end of the scope. For calls that block for long, or
+// many at a time, use blocking(): there are more threads for those.
+class [[nodiscard]] blocking_hint {
+ public:
+  blocking_hint() noexcept { Fiber::current().io->expect_blocking(true); }
+  ~blocking_hint() { Fiber::current().io->expect_blocking(false); }
+  blocking_hint(const blocking_hint&) = delete;
+  blocking_hint& operator=(const blocking_hint&) = delete;
+};
+
 }  // namespace weft

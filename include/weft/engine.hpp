@@ -33,11 +33,17 @@ enum class OnDeadlock {
 };
 
 // Each option has an environment variable that replaces its default: WEFT_WORKERS,
-// WEFT_STACK_BYTES, WEFT_MAX_FIBERS, WEFT_MAX_BLOCKING, WEFT_ON_DEADLOCK, WEFT_DUMP_SIGNAL. A value
-// that the program sets stands.
+// WEFT_MAX_WORKERS, WEFT_SCALE_INTERVAL, WEFT_TEMP_IDLE_TIMEOUT, WEFT_STACK_BYTES, WEFT_MAX_FIBERS,
+// WEFT_MAX_BLOCKING, WEFT_ON_DEADLOCK, WEFT_DUMP_SIGNAL. A value that the program sets stands.
+// Durations are written "10ms", "2s", "500us", or as a number of milliseconds.
 struct Options {
   unsigned workers = 0;                  // threads that run fibers, 1 to 1024; 0: usable cores, as
                                          // affinity mask and cgroup quota allow
+  unsigned max_workers = 0;              // with temporary ones, which stand in for workers that are
+                                         // blocked or held; 0: twice `workers`, but 1 if one was
+                                         // asked for: then nothing else ever runs fibers
+  Duration scale_interval = std::chrono::milliseconds{10};  // between two temporary workers
+  Duration temp_idle_timeout = std::chrono::seconds{1};     // idle or needless this long, they go
   std::size_t stack_bytes = 256 * 1024;  // per fiber, virtual; only touched pages cost memory
   std::size_t max_fibers = 0;            // fibers that may have started and not ended; 0: no limit.
                                          // One more fails with OutOfStacks
@@ -60,6 +66,37 @@ std::vector<OptionLine> describe(const Options& options);
 
 // How many threads can run at once here: the affinity mask, and no more than the cgroup's quota.
 unsigned usable_cores() noexcept;
+
+// How the workers of an engine are doing: a sample, and what its watcher has counted since the
+// engine was made. WEFT_PRESSURE_STATS=1 prints it at the end of every run().
+struct Statistics {
+  // Why a round of the watcher hired no temporary worker.
+  enum Reason : std::uint8_t {
+    none,           // it did
+    no_work,        // nothing waits
+    nonpositive,    // less than nothing: the queues moved while they were counted
+    idle_capacity,  // a worker sleeps or searches, and will find it
+    at_limit,       // max_workers
+    too_soon,       // scale_interval
+    not_stuck,      // every worker makes progress, or waits for a core
+  };
+  static constexpr std::size_t kReasons = 7;
+
+  unsigned workers = 0;       // there now, temporary ones included
+  unsigned active_count = 0;  // of them, neither asleep nor searching
+  std::int64_t pressure = 0;  // fibers that wait to run, by the last round's count
+
+  std::uint64_t positive_samples = 0, negative_samples = 0;  // of pressure
+  std::uint64_t negative_streak_max = 0;                     // rounds in a row
+  std::uint64_t gate_passes = 0;   // rounds that found reason to hire
+  std::uint64_t promotions = 0;    // temporary workers hired
+  std::uint64_t retirements = 0;   // and gone again
+  std::uint64_t blocked[kReasons] = {};  // rounds by Reason
+  std::uint64_t time_slices = 0;   // fibers asked to yield
+  std::uint64_t late_timers = 0;   // fired by the watcher
+};
+// "pressure 0 (12 positive, 0 negative, …", in one line.
+std::string to_string(const Statistics& statistics);
 
 // What Engine::inspect() shows besides the fibers' frames.
 struct WorkerSight {
@@ -163,6 +200,7 @@ class FiberIo final : public Engine {
   ~FiberIo();
 
   [[nodiscard]] const Options& options() const noexcept;  // resolved
+  [[nodiscard]] Statistics statistics() const noexcept;   // at any time, from any thread
 
   // From a foreign thread: `f` becomes a child of run()'s root. False, and `f` is destroyed unrun,
   // when the engine is not running. An exception that leaves f fails run(). Never parks.
@@ -192,6 +230,7 @@ class FiberIo final : public Engine {
   void arm(Timer& timer) noexcept override;
   void disarm(Timer& timer) noexcept override;
   [[nodiscard]] Offload* offload() noexcept override;
+  void expect_blocking(bool about_to) noexcept override;
   [[nodiscard]] std::uint64_t random() noexcept override;  // from any thread
   [[nodiscard]] std::string_view kind() const noexcept override { return "FiberIo"; }
   [[noreturn]] void raise_deadlock() const override;

@@ -63,8 +63,15 @@ std::optional<std::size_t> try_each(std::span<Waitable* const> arms, std::size_t
   return std::nullopt;
 }
 
+// Our time slice is over, and others wait.
+[[gnu::cold, gnu::noinline]] void end_turn(Fiber& self) noexcept {
+  self.attention.fetch_and(static_cast<std::uint16_t>(~kAttendTurn), std::memory_order_relaxed);
+  give_way(self);
+}
+
 // Looks at our scope: whether it is cancelled.
 bool look_at_scope(Fiber& self) noexcept {
+  if (self.attention.load(std::memory_order_relaxed) & kAttendTurn) [[unlikely]] end_turn(self);
   self.attention.fetch_and(static_cast<std::uint16_t>(~(kAttendScope | kAttendToEnrol)),
                            std::memory_order_relaxed);
   const bool read_first =

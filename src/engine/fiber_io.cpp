@@ -14,6 +14,7 @@ FiberIo::FiberIo(const Options& options)
 FiberIo::~FiberIo() { delist(); }
 
 const Options& FiberIo::options() const noexcept { return scheduler_->options; }
+Statistics FiberIo::statistics() const noexcept { return scheduler_->sysmon.statistics(); }
 
 engine::Worker* FiberIo::worker_here() const noexcept {
   Carrier& here = Carrier::here();
@@ -77,12 +78,15 @@ Fiber* FiberIo::adopt(CancelScope& home, Departure how) noexcept {
 Instant FiberIo::now() const noexcept { return monotonic_now(); }
 
 void FiberIo::arm(Timer& timer) noexcept {
-  if (engine::Worker* const worker = worker_here()) return worker->timers.arm(timer);
+  if (engine::Worker* const worker = worker_here()) return worker->arm(timer);
   engine::Worker& first = scheduler_->worker(0);
-  first.timers.arm(timer);
-  first.inbox.nudge();  // it may sleep for longer than that
+  if (first.timers.arm(timer)) first.inbox.nudge();  // it may sleep for longer than that
 }
 void FiberIo::disarm(Timer& timer) noexcept { engine::SharedTimers::disarm(timer); }
+
+void FiberIo::expect_blocking(bool about_to) noexcept {
+  if (engine::Worker* const worker = worker_here()) worker->expect_blocking(about_to);
+}
 
 Offload* FiberIo::offload() noexcept { return &scheduler_->offload; }
 

@@ -30,10 +30,11 @@ class [[nodiscard]] Halt {
       if (!patient(give_up)) return false;
     return true;
   }
-  // Waits until it has, or `ended` says that there is no owner any more, or insists.
-  template <class Ended>
-  void await(Instant give_up, Ended ended) noexcept {
-    while (!gate_.has_yielded()) {
+  // Waits until it has, or insists. `ended`: nobody runs any more. `away`: there is no owner, and if
+  // one comes, it will be stopped at its gate.
+  template <class Ended, class Away>
+  void await(Instant give_up, Ended ended, Away away) noexcept {
+    while (!gate_.has_yielded() && !away()) {
       if (ended()) return;
       if (!patient(give_up)) return insist();
     }

@@ -2,10 +2,11 @@
 //
 //   running ──nothing to do──► searching ──found nothing──► asleep ──called──► searching …
 //
-// One word counts the searchers and the sleepers. Searchers are few: they look at other workers'
-// queues and would only get in each other's way. While somebody runs, one sleeper keeps watch: it
-// wakes now and then, and finds what was not worth a wake when it was queued. When everybody
-// sleeps, so does the watch, until somebody rouses it.
+// One word counts the workers, the searchers and the sleepers. Searchers are few: they look at
+// other workers' queues and would only get in each other's way. While somebody runs, one sleeper
+// keeps watch: it wakes now and then, and finds what was not worth a wake when it was queued. When
+// everybody sleeps, so does the watch, until somebody rouses it. Workers may join and leave
+// meanwhile.
 //
 // Invariant: everybody asleep and the watch asleep for good (`deep`) implies that no fiber is
 //            queued anywhere; who queues one then finds `deep`, and rouses the watch.
@@ -28,13 +29,19 @@ namespace weft::engine {
 class Idle {
  public:
   Idle(unsigned workers, unsigned searchers_max) noexcept
-      : workers_(workers), searchers_max_(searchers_max) {}
+      : searchers_max_(searchers_max), word_(workers * kOneWorker) {}
+
+  // One more worker, awake, or one less.
+  void join() noexcept { word_.fetch_add(kOneWorker, std::memory_order_seq_cst); }
+  void leave() noexcept { word_.fetch_sub(kOneWorker, std::memory_order_seq_cst); }
 
   struct Count {
     std::uint64_t word;
     [[nodiscard]] std::uint32_t searching() const noexcept { return word & kField; }
     [[nodiscard]] std::uint32_t asleep() const noexcept { return word / kOneAsleep & kField; }
+    [[nodiscard]] std::uint32_t workers() const noexcept { return word / kOneWorker & kField; }
     [[nodiscard]] bool deep() const noexcept { return (word & kDeep) != 0; }
+    [[nodiscard]] bool everybody_sleeps() const noexcept { return asleep() == workers(); }
     // Somebody sleeps who could search, and nobody does.
     [[nodiscard]] bool wants_a_search() const noexcept { return asleep() != 0 && searching() == 0; }
   };
@@ -84,13 +91,13 @@ class Idle {
 
   // ── the watch ───────────────────────────────────────────────────────────────────────────────
 
-  [[nodiscard]] bool everybody_sleeps() const noexcept { return count().asleep() == workers_; }
+  [[nodiscard]] bool everybody_sleeps() const noexcept { return count().everybody_sleeps(); }
 
   // By the watch, asleep itself: from now on nobody keeps watch. False: somebody is awake.
   [[nodiscard]] bool deepen() noexcept {
     chaos::step();
     std::uint64_t seen = word_.load(std::memory_order_relaxed);
-    while (Count{seen}.asleep() == workers_ || mutant::kWatchSleepsRegardless)
+    while (Count{seen}.everybody_sleeps() || mutant::kWatchSleepsRegardless)
       if (word_.compare_exchange_weak(seen, seen | kDeep, std::memory_order_seq_cst,
                                       std::memory_order_relaxed))
         return true;
@@ -104,11 +111,11 @@ class Idle {
  private:
   static constexpr std::uint64_t kField = 0xffff;
   static constexpr std::uint64_t kOneAsleep = std::uint64_t{1} << 16;
-  static constexpr std::uint64_t kDeep = std::uint64_t{1} << 32;
+  static constexpr std::uint64_t kOneWorker = std::uint64_t{1} << 32;
+  static constexpr std::uint64_t kDeep = std::uint64_t{1} << 48;
 
-  const std::uint32_t workers_;
   const std::uint32_t searchers_max_;
-  alignas(64) Atomic<std::uint64_t> word_{0};
+  alignas(64) Atomic<std::uint64_t> word_;
 };
 
 }  // namespace weft::engine

@@ -1,9 +1,11 @@
 // Inbox: where other threads leave fibers for a worker, and where the worker sleeps.
 //
 // Invariant: a fiber in the inbox implies that the worker is awake or being woken.
-// Race:      the worker goes to sleep while a fiber, a nudge or a call arrives. All are one
-//            compare-exchange on the same word: either it came first, and the worker does not
-//            sleep, or the worker lay down first, and the sender sees it asleep and wakes it.
+//            A closed inbox is empty, and stays so: its worker has gone.
+// Race:      the worker goes to sleep, or goes for good, while a fiber, a nudge or a call arrives.
+//            All are one compare-exchange on the same word: either it came first, and the worker
+//            does not sleep or go, or the worker lay down first, and the sender sees it asleep and
+//            wakes it, or went first, and the sender keeps what it brought.
 // Rejected:  a sleep flag beside the queue: two words, which need sequential consistency.
 #pragma once
 
@@ -15,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
+#include <exception>
 
 namespace weft::engine {
 
@@ -22,17 +25,23 @@ class Inbox {
  public:
   // ── from any thread ─────────────────────────────────────────────────────────────────────────
 
-  // Leaves `fiber` here. If the worker sleeps, wakes it.
-  void push(Fiber& fiber) noexcept {
+  // Leaves `fiber` here. If the worker sleeps, wakes it. False: the worker has gone for good.
+  [[nodiscard]] bool try_push(Fiber& fiber) noexcept {
     chaos::step();
-    pushed_.fetch_add(1, std::memory_order_relaxed);
     std::uint64_t head = head_.load(std::memory_order_relaxed);
     do {
+      if (head == kGone && !mutant::kPushToTheGone) return false;
       fiber.link = chain(head);
       // release: pairs with take_all(); the worker sees the fiber as we left it.
     } while (!head_.compare_exchange_weak(head, to_word(fiber) | (head & kCalled),
                                           std::memory_order_release, std::memory_order_relaxed));
+    pushed_.fetch_add(1, std::memory_order_relaxed);
     if (head & kAsleep) Sync::wake(head_, 1);
+    return true;
+  }
+  // To a worker that never goes.
+  void push(Fiber& fiber) noexcept {
+    if (!try_push(fiber)) [[unlikely]] std::terminate();
   }
 
   // Has the worker look around without giving it anything to run: wakes it, or keeps it from
@@ -45,11 +54,13 @@ class Inbox {
   [[nodiscard]] bool rouse() noexcept { return rouse(kNudged); }
 
   [[nodiscard]] bool empty() const noexcept {
-    return head_.load(std::memory_order_relaxed) == kNothing;
+    return (head_.load(std::memory_order_relaxed) & ~kGone) == kNothing;
   }
   // About how many fibers wait here.
   [[nodiscard]] std::size_t length() const noexcept {
-    return pushed_.load(std::memory_order_relaxed) - taken_.load(std::memory_order_relaxed);
+    const auto waiting = static_cast<std::int32_t>(pushed_.load(std::memory_order_relaxed) -
+                                                   taken_.load(std::memory_order_relaxed));
+    return waiting > 0 ? static_cast<std::size_t>(waiting) : 0;  // a push counts after it is done
   }
 
   // The fibers of a worker that does not come for them.
@@ -87,13 +98,24 @@ class Inbox {
   }
   void get_up() noexcept { become(kAsleep, kNothing); }
 
+  // From now on nobody leaves anything here, until the worker comes back. False: there is something
+  // here already.
+  [[nodiscard]] bool close() noexcept {
+    chaos::step();
+    if (!mutant::kGoneWithoutALook) return become(kNothing, kGone);
+    head_.store(kGone, std::memory_order_release);
+    return true;
+  }
+  void reopen() noexcept { become(kGone, kNothing); }
+
  private:
   // Frames are aligned to cache lines: their addresses leave room for these.
   static constexpr std::uint64_t kNothing = 0;
   static constexpr std::uint64_t kAsleep = 1;
   static constexpr std::uint64_t kNudged = 2;
   static constexpr std::uint64_t kCalled = 4;
-  static constexpr std::uint64_t kMarks = 7;
+  static constexpr std::uint64_t kGone = 8;
+  static constexpr std::uint64_t kMarks = 15;
 
   bool rouse(std::uint64_t what) noexcept {
     std::uint64_t asleep = kAsleep;
@@ -107,6 +129,7 @@ class Inbox {
     std::uint64_t head = head_.load(std::memory_order_relaxed);
     if (mutant::kToldOnceIsEnough && (head & what) != 0) return;
     do {
+      if (head == kGone) return;
       // Also when it is told already: release, pairs with take_all(); the worker sees our reason,
       // too.
     } while (!head_.compare_exchange_weak(head, (head & ~kAsleep) | what, std::memory_order_acq_rel,

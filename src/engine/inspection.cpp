@@ -41,15 +41,18 @@ class Inspection {
   static void come_to(Worker& worker) noexcept { const Inside inside{worker.gate_}; }
 
   // False: somebody else keeps one of the gates.
-  [[nodiscard]] bool stop(const std::vector<std::unique_ptr<Worker>>& workers) {
-    for (const auto& worker : workers) {
+  [[nodiscard]] bool stop() {
+    for (const auto& worker : scheduler_.workers()) {
       if (worker.get() == mine_) continue;
       Held& held = held_.emplace_back(*worker);
       if (!held.halt.ask(give_up_)) return false;
       worker->inbox.nudge();
     }
     for (Held& held : held_) {
-      held.halt.await(give_up_, [&] { return scheduler_.count.over(); });
+      // One that is not there, or goes just now, may be hired again: then it comes to its gate.
+      held.halt.await(
+          give_up_, [&] { return scheduler_.count.over(); },
+          [&] { return held.worker.state() == WorkerState::dead; });
       // Without that fence nothing is sure of one that did not come.
       if (!held.halt.stands_still() && !Sync::has_fence_everywhere()) return false;
     }
@@ -65,6 +68,7 @@ class Inspection {
     if (scheduler_.count.over()) return sight;
     if (mine_) sight.workers.push_back(seen(*mine_, mine_->state_, true, true));
     for (const Held& held : held_) {
+      if (held.worker.state() == WorkerState::dead) continue;
       sight.workers.push_back(
           seen(held.worker, held.state, held.halt.stands_still(), held.halt.is_alone()));
       sight.complete = sight.complete && held.halt.stands_still();
@@ -136,7 +140,7 @@ bool Scheduler::inspect(Engine::Look look, void* at, Duration longest) {
     return true;
   }
   Inspection inspection{*this, mine, monotonic_now() + longest};
-  if (!inspection.stop(workers_)) return false;
+  if (!inspection.stop()) return false;
   look(inspection.sight(), at);
   return true;
 }
@@ -166,7 +170,7 @@ bool Simulation::inspect(Engine::Look look, void* at, Duration patience) {
   const Instant give_up = monotonic_now() + patience;
   Halt halt{gate_};
   if (!Sync::has_fence_everywhere() || !halt.ask(give_up)) return false;
-  halt.await(give_up, over);
+  halt.await(give_up, over, [] { return false; });
   if (halt.is_over() || over()) {
     look(EngineSight{}, at);
     return true;

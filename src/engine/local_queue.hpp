@@ -94,6 +94,7 @@ class ReadyQueue {
  public:
   [[nodiscard]] bool empty() const noexcept { return first_ == last_; }
   [[nodiscard]] std::size_t length() const noexcept { return last_ - first_; }
+  [[nodiscard]] std::size_t behind() const noexcept { return behind_; }
   // Positions count up for ever: what stood before `last` then stands there as long as it waits.
   [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
   [[nodiscard]] std::uint64_t last() const noexcept { return last_; }
@@ -155,7 +156,7 @@ class ReadyQueue {
   }
 
   [[gnu::cold, gnu::noinline]] void push_behind(Fiber& fiber) noexcept {
-    ++behind_;
+    behind_ = behind_ + 1;
     try {
       if (chained_.empty()) return crowd_.push_back(&queued(fiber));
     } catch (const std::bad_alloc&) {
@@ -163,7 +164,7 @@ class ReadyQueue {
     chained_.push_back(fiber);
   }
   [[gnu::noinline]] void pull_up() noexcept {
-    --behind_;
+    behind_ = behind_ - 1;
     Fiber* fiber = nullptr;
     if (!crowd_.empty()) {
       fiber = crowd_.front();
@@ -178,7 +179,7 @@ class ReadyQueue {
   Inspected<std::uint64_t> first_ = 0;
   Inspected<std::uint64_t> last_ = 0;
   std::uint64_t cold_before_ = 0;  // a position
-  std::size_t behind_ = 0;         // how many do not fit: in crowd_, then in chained_
+  Inspected<std::size_t> behind_ = 0;  // how many do not fit: in crowd_, then in chained_
   std::array<Fiber*, kSlots> slots_{};
   std::deque<Fiber*> crowd_;
   FiberList chained_;

@@ -48,6 +48,36 @@ std::size_t to_number(std::string_view variable, std::string_view text) {
   return value << shift;
 }
 
+// "10ms", "2s", "500us", or a number of milliseconds.
+Duration to_duration(std::string_view variable, std::string_view text) {
+  constexpr std::string_view kExpected = "a duration such as 10ms, 2s or 500us";
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  const std::string_view unit{stopped, static_cast<std::size_t>(end - stopped)};
+  std::int64_t factor = 0;
+  if (unit.empty() || unit == "ms") factor = 1'000'000;
+  else if (unit == "s") factor = 1'000'000'000;
+  else if (unit == "us") factor = 1'000;
+  if (error != std::errc{} || factor == 0 || value < 0 ||
+      value > std::numeric_limits<std::int64_t>::max() / factor)
+    refuse(variable, text, kExpected);
+  return Duration{value * factor};
+}
+
+void take_duration(Duration& option, Duration standard, const char* variable) {
+  if (option != standard) return;
+  if (const auto text = from_environment(variable)) option = to_duration(variable, *text);
+}
+
+// "10ms": what to_duration() reads.
+std::string to_text(Duration duration) {
+  const std::int64_t count = duration.count();
+  if (count % 1'000'000'000 == 0) return std::to_string(count / 1'000'000'000) + "s";
+  if (count % 1'000'000 == 0) return std::to_string(count / 1'000'000) + "ms";
+  return std::to_string(count / 1'000) + "us";
+}
+
 template <class T>
 void take_number(T& option, T standard, const char* variable) {
   if (option != standard) return;
@@ -166,6 +196,9 @@ Options resolve(const Options& options) {
   Options result = options;
   const Options standard;
   take_number(result.workers, standard.workers, "WEFT_WORKERS");
+  take_number(result.max_workers, standard.max_workers, "WEFT_MAX_WORKERS");
+  take_duration(result.scale_interval, standard.scale_interval, "WEFT_SCALE_INTERVAL");
+  take_duration(result.temp_idle_timeout, standard.temp_idle_timeout, "WEFT_TEMP_IDLE_TIMEOUT");
   take_number(result.stack_bytes, standard.stack_bytes, "WEFT_STACK_BYTES");
   take_number(result.max_fibers, standard.max_fibers, "WEFT_MAX_FIBERS");
   take_number(result.max_blocking, standard.max_blocking, "WEFT_MAX_BLOCKING");
@@ -175,12 +208,25 @@ Options resolve(const Options& options) {
     throw std::invalid_argument{"weft::Options::dump_signal is " +
                                 std::to_string(result.dump_signal) +
                                 ": must be 0, or a signal that tells of no fault"};
+  const bool one_asked_for = result.workers == 1;
   if (result.workers == 0)
     result.workers = Sync::has_fence_everywhere() ? std::min(usable_cores(), kWorkersMax) : 1;
   if (result.workers > kWorkersMax)
     throw std::invalid_argument{"weft::Options::workers is " + std::to_string(result.workers) +
                                 ": must be 1 to " + std::to_string(kWorkersMax) +
                                 ", or 0 for the usable cores"};
+  if (result.max_workers == 0)
+    result.max_workers = one_asked_for || !Sync::has_fence_everywhere() ? result.workers
+                                                                        : 2 * result.workers;
+  if (result.max_workers < result.workers || result.max_workers > 2 * kWorkersMax)
+    throw std::invalid_argument{"weft::Options::max_workers is " +
+                                std::to_string(result.max_workers) +
+                                ": must be at least workers (" + std::to_string(result.workers) +
+                                ") and at most " +
+                                std::to_string(2 * kWorkersMax) + ", or 0 for twice workers"};
+  if (result.scale_interval < Duration{} || result.temp_idle_timeout < Duration{})
+    throw std::invalid_argument{
+        "weft::Options: scale_interval and temp_idle_timeout must not be negative"};
   if (result.max_blocking == 0 || result.max_blocking > kBlockingMax)
     throw std::invalid_argument{"weft::Options::max_blocking is " +
                                 std::to_string(result.max_blocking) + ": must be 1 to " +
@@ -192,6 +238,13 @@ std::vector<OptionLine> describe(const Options& options) {
   return {
       {"workers", "WEFT_WORKERS", "threads that run fibers; 0: usable cores",
        std::to_string(options.workers)},
+      {"max_workers", "WEFT_MAX_WORKERS",
+       "with temporary ones for workers that are blocked; 0: twice workers",
+       std::to_string(options.max_workers)},
+      {"scale_interval", "WEFT_SCALE_INTERVAL", "between two temporary workers",
+       to_text(options.scale_interval)},
+      {"temp_idle_timeout", "WEFT_TEMP_IDLE_TIMEOUT", "idle or needless this long, they go",
+       to_text(options.temp_idle_timeout)},
       {"stack_bytes", "WEFT_STACK_BYTES", "virtual size of a fiber's stack",
        std::to_string(options.stack_bytes)},
       {"max_fibers", "WEFT_MAX_FIBERS", "fibers started and not ended, at most; 0: no limit",

@@ -45,6 +45,13 @@ inline constexpr std::uint32_t kSurplusEdges = 16;
 // Called in vain, it is called at every second edge, every fourth, …
 inline constexpr std::uint32_t kPatienceMax = 16'384;
 
+// ── the watcher ─────────────────────────────────────────────────────────────────────────────────
+inline constexpr Duration kRound = milliseconds{5};
+inline constexpr unsigned kStillRounds = 2;             // without a pick: it makes no progress
+inline constexpr Duration kTimeSlice = milliseconds{10};  // on a core, while others wait
+inline constexpr Duration kTimersLate = milliseconds{2};  // then the watcher fires them
+inline constexpr unsigned kRoundsAsleep = 2;            // of everybody, before it sleeps for good
+
 // ── calls that block ────────────────────────────────────────────────────────────────────────────
 inline constexpr Duration kOffloadIdle = std::chrono::seconds{10};  // then a thread goes home
 

@@ -25,15 +25,15 @@ unsigned searchers_max(unsigned workers) noexcept {
 
 }  // namespace
 
-// The threads of workers 1 and up, from construction to destruction.
+// The threads of workers 1 and up, but for temporary ones, from construction to destruction.
 class Scheduler::Threads {
  public:
   explicit Threads(Scheduler& scheduler) {
-    started_.reserve(scheduler.worker_count() - 1);
-    for (unsigned i = 1; i < scheduler.worker_count(); ++i) {
+    started_.reserve(scheduler.options.workers - 1);
+    for (unsigned i = 1; i < scheduler.options.workers; ++i) {
       pthread_t thread{};
       const int error =
-          arch::sys_pthread_create(&thread, nullptr, &body, scheduler.workers_[i].get());
+          arch::sys_pthread_create(&thread, nullptr, &run_worker, scheduler.workers_[i].get());
       if (error != 0) {
         scheduler.leave(1);  // the root's own place: those that have started go home
         join();
@@ -48,15 +48,6 @@ class Scheduler::Threads {
   Threads& operator=(const Threads&) = delete;
 
  private:
-  static void* body(void* at) {
-    Worker& worker = *static_cast<Worker*>(at);
-    char name[16];
-    std::snprintf(name, sizeof name, "weft-%u", worker.index());
-    ::pthread_setname_np(::pthread_self(), name);
-    const Mounted mounted{worker};
-    worker.run();
-    return nullptr;
-  }
   void join() noexcept {
     for (const pthread_t thread : started_) ::pthread_join(thread, nullptr);
     started_.clear();
@@ -79,17 +70,41 @@ class [[nodiscard]] Offloading {
   OffloadPool& pool_;
 };
 
+// The watcher's thread, and those of the workers it hires.
+class [[nodiscard]] Watching {
+ public:
+  explicit Watching(Sysmon& sysmon) noexcept : sysmon_(sysmon) { sysmon_.start(); }
+  ~Watching() { sysmon_.stop(); }
+  Watching(const Watching&) = delete;
+  Watching& operator=(const Watching&) = delete;
+
+ private:
+  Sysmon& sysmon_;
+};
+
 }  // namespace
+
+void* Scheduler::run_worker(void* at) {
+  Worker& worker = *static_cast<Worker*>(at);
+  if (worker.is_temporary()) worker.take_signals();
+  char name[16];
+  std::snprintf(name, sizeof name, "weft-%u", worker.index());
+  ::pthread_setname_np(::pthread_self(), name);
+  const Mounted mounted{worker};
+  worker.run();
+  return nullptr;
+}
 
 Scheduler::Scheduler(Io& io, const Options& resolved)
     : options(resolved), idle(resolved.workers, searchers_max(resolved.workers)), io_(io) {
   chaos::load_environment();
-  if (options.workers > 1 && !Sync::has_fence_everywhere())
+  if (options.max_workers > 1 && !Sync::has_fence_everywhere())
     throw std::runtime_error{"weft::FiberIo: several workers need the system call membarrier(2), "
                              "which the kernel or a sandbox refuses; use one worker"};
   const auto stacks = std::make_shared<arch::StackPool>(arch::StackOptions{
       .stack_bytes = options.stack_bytes, .stacks_max = options.max_fibers});
-  for (unsigned i = 0; i < options.workers; ++i)
+  workers_.reserve(options.max_workers);
+  for (unsigned i = 0; i < options.max_workers; ++i)
     workers_.push_back(std::make_unique<Worker>(*this, io, stacks, i));
 }
 
@@ -105,6 +120,7 @@ void Scheduler::run_root(Fiber& root_fiber) {
   const Offloading offloading{offload};
   try {
     const Threads threads{*this};
+    const Watching watching{sysmon};
     try {
       workers_[0]->start(root_fiber);
     } catch (...) {
@@ -120,7 +136,9 @@ void Scheduler::run_root(Fiber& root_fiber) {
 
 void Scheduler::leave(std::size_t children) noexcept {
   if (!count.leave(children)) return;
-  for (const auto& worker : workers_) worker->inbox.nudge();
+  // A newcomer opens its inbox, lies down, and looks whether all is over: one of us sees the other.
+  Sync::fence(std::memory_order_seq_cst);
+  for (const auto& worker : workers()) worker->inbox.nudge();
 }
 
 // ── from foreign threads ────────────────────────────────────────────────────────────────────────
@@ -136,16 +154,51 @@ void Scheduler::inject(Fiber& fiber) noexcept {
   // To be pinned where it is spawned, but that is no worker: where it runs first, then.
   if (fiber.is_pinned()) fiber.traits ^= kPinned | kSettles;
   injector.push(fiber);
-  if (idle.must_be_told()) call_a_searcher();
+  tell_of_injected();
+}
+
+void Scheduler::give_to_anybody(FiberList fibers) noexcept {
+  bool any = false;
+  while (Fiber* const fiber = fibers.pop_front()) {
+    if (fiber->is_pinned()) {
+      workers_[fiber->last_worker]->inbox.push(*fiber);
+    } else {
+      injector.push(*fiber);
+      any = true;
+    }
+  }
+  if (any) tell_of_injected();
 }
 
 void Scheduler::send(Fiber& fiber) noexcept {
   const Visitor visitor{*this};
   Worker& last = *workers_[fiber.last_worker];
-  if (fiber.is_pinned() || last.inbox.length() < policy::kInboxLong)
-    return last.inbox.push(fiber);
-  injector.push(fiber);  // it has enough to do, or does not come to it
-  if (idle.must_be_told()) call_a_searcher();
+  if (fiber.is_pinned()) return last.inbox.push(fiber);
+  const bool welcome = last.inbox.length() < policy::kInboxLong && !last.is_held();
+  if (welcome && last.inbox.try_push(fiber)) return;
+  injector.push(fiber);  // it has enough to do, does not come to it, or has gone
+  tell_of_injected();
+}
+
+// ── temporary workers ───────────────────────────────────────────────────────────────────────────
+
+bool Scheduler::hire(unsigned place, pthread_t& thread) noexcept {
+  // Who inspects us has stopped everybody: nobody may come in.
+  if (inspected_.exchange(true, std::memory_order_acquire)) return false;
+  Worker& worker = *workers_[place];
+  worker.hire();
+  idle.join();  // from now on not everybody sleeps, until the newcomer does
+  sysmon.one_more_thread();
+  // Before it starts: who looks for sleepers, or sends everybody home, must not overlook it.
+  if (place >= worker_count()) places_.store(place + 1, std::memory_order_release);
+  const bool hired = arch::sys_pthread_create(&thread, nullptr, &run_worker, &worker) == 0;
+  if (!hired) {
+    sysmon.one_thread_less();
+    idle.leave();
+    worker.not_hired();
+  }
+  inspected_.store(false, std::memory_order_release);
+  return hired;
 }
 
 // ── idling ──────────────────────────────────────────────────────────────────────────────────────
@@ -153,7 +206,7 @@ void Scheduler::send(Fiber& fiber) noexcept {
 void Scheduler::call_a_searcher() noexcept {
   if (!idle.begin_search_for_another()) return;
   const std::uint32_t watch = watch_.load(std::memory_order_relaxed);
-  for (const auto& worker : workers_)  // the watch last: another would have to take its place
+  for (const auto& worker : workers())  // the watch last: another would have to take its place
     if (worker->index() != watch && worker->inbox.call()) return;
   if (watch != kNobody && workers_[watch]->inbox.call()) return;
   idle.end_search();  // whoever was asleep is getting up by itself
@@ -161,7 +214,7 @@ void Scheduler::call_a_searcher() noexcept {
   // with one that gets up and lies down again.
   Sync::fence(std::memory_order_seq_cst);  // pairs with must_be_told()
   if (injector.empty()) return;
-  for (const auto& worker : workers_) worker->inbox.nudge();
+  for (const auto& worker : workers()) worker->inbox.nudge();
 }
 
 void Scheduler::note_a_call(bool paid) noexcept {
@@ -177,6 +230,13 @@ bool Scheduler::take_the_watch(const Worker& worker) noexcept {
 
 void Scheduler::rouse_the_watch() noexcept {
   if (!idle.surface()) return;
+  sysmon.rouse();
+  const std::uint32_t watch = watch_.load(std::memory_order_seq_cst);
+  if (watch != kNobody) workers_[watch]->inbox.nudge();
+}
+
+void Scheduler::have_the_watch_look() noexcept {
+  surface();
   const std::uint32_t watch = watch_.load(std::memory_order_seq_cst);
   if (watch != kNobody) workers_[watch]->inbox.nudge();
 }
@@ -195,7 +255,7 @@ void Scheduler::keep_watch(const Worker& worker) noexcept {
 
 // False: who was to have it got up meanwhile, and somebody may have lain down and relied on it.
 bool Scheduler::give_the_watch_away() noexcept {
-  for (const auto& other : workers_) {
+  for (const auto& other : workers()) {
     if (!other->inbox.is_asleep()) continue;
     // It goes round once and lies down again, with its eyes open.
     if (!take_the_watch(*other) || other->inbox.rouse()) return true;
@@ -210,7 +270,7 @@ bool Scheduler::give_the_watch_away() noexcept {
 
 Instant Scheduler::soonest_elsewhere(const Worker& worker) noexcept {
   Instant soonest = Instant::max();
-  for (const auto& other : workers_)
+  for (const auto& other : workers())
     if (other.get() != &worker && !other->inbox.is_asleep())
       soonest = std::min(soonest, other->timers.soonest());
   return soonest;
@@ -218,7 +278,7 @@ Instant Scheduler::soonest_elsewhere(const Worker& worker) noexcept {
 
 bool Scheduler::fire_timers_elsewhere(Worker& worker, Instant now) noexcept {
   Fired fired;
-  for (const auto& other : workers_)
+  for (const auto& other : workers())
     if (!other->inbox.is_asleep()) other->timers.fire_due(now, fired);
   const bool any = !fired.woken.empty();
   worker.resume_all(std::move(fired.woken));
@@ -231,8 +291,8 @@ bool Scheduler::fire_timers_elsewhere(Worker& worker, Instant now) noexcept {
 // Whether every thread of this process is ours.
 bool Scheduler::alone_in_process() const noexcept {
   if (__libc_single_threaded) return true;
-  const unsigned ours = worker_count() + offload.threads() + DumpSignal::threads();
-  if (ours == 1) return false;
+  const unsigned ours = options.workers + offload.threads() + sysmon.threads() +
+                        DumpSignal::threads();
   std::FILE* const file = std::fopen("/proc/self/stat", "re");
   if (!file) return false;
   char text[1024];
@@ -251,13 +311,15 @@ bool Scheduler::alone_in_process() const noexcept {
 Scheduler::Deadlocked Scheduler::raise_if_deadlocked(Worker& worker) noexcept {
   if (options.on_deadlock == OnDeadlock::report && deadlock_reported_) return Deadlocked::no;
   if (offload.in_flight() != 0) return Deadlocked::no;
-  for (const auto& other : workers_)
+  for (const auto& other : workers())
     if (other->timers.soonest() != Instant::max()) return Deadlocked::no;
+  Sync::fence(std::memory_order_seq_cst);  // the watcher announces, then takes timers off a wheel
+  if (sysmon.holds_fibers()) return Deadlocked::unsure;
   if (options.on_deadlock == OnDeadlock::automatic && !alone_in_process()) return Deadlocked::no;
   // The others are asleep, but a foreign thread may wake them: keep them from running fibers.
   std::vector<std::unique_ptr<Worker::Visit>> visits;
-  for (const auto& other : workers_) {
-    if (other.get() == &worker) continue;
+  for (const auto& other : workers()) {
+    if (other.get() == &worker || other->state() == WorkerState::dead) continue;
     visits.push_back(std::make_unique<Worker::Visit>(*other, Duration{}));
     if (!visits.back()->alone() || !other->inbox.is_asleep()) return Deadlocked::unsure;
   }

@@ -6,6 +6,7 @@
 #include "injector.hpp"
 #include "offload_pool.hpp"
 #include "root.hpp"
+#include "sysmon.hpp"
 #include "worker.hpp"
 
 #include <weft/core/thread.hpp>
@@ -13,6 +14,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -33,8 +35,15 @@ class Scheduler {
     root.rethrow_if_failed();
   }
 
-  [[nodiscard]] unsigned worker_count() const noexcept { return options.workers; }
-  [[nodiscard]] Worker& worker(unsigned i) noexcept { return *workers_[i]; }
+  // How many places for workers were ever taken: the usual ones, and temporary ones behind them, of
+  // whom some may have gone.
+  [[nodiscard]] unsigned worker_count() const noexcept {
+    return places_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] Worker& worker(unsigned i) const noexcept { return *workers_[i]; }
+  [[nodiscard]] std::span<const std::unique_ptr<Worker>> workers() const noexcept {
+    return {workers_.data(), worker_count()};
+  }
 
   const Options options;
   RootCount count;
@@ -44,6 +53,7 @@ class Scheduler {
   std::string deadlock_report;
   OffloadPool offload{*this, options.max_blocking};
   DumpSignal dump_signal{options.dump_signal};
+  Sysmon sysmon{*this};
 
   // ── from foreign threads ────────────────────────────────────────────────────────────────────
 
@@ -53,6 +63,8 @@ class Scheduler {
   // Leaves new work to whoever has time, and woken fibers to who ran them last.
   void inject(Fiber& fiber) noexcept;
   void send(Fiber& fiber) noexcept;
+  // Fibers for whoever has time, from the watcher; pinned ones wait for their worker.
+  void give_to_anybody(FiberList fibers) noexcept;
 
   // relaxed: every caller gets a state of its own, and no more is needed.
   std::uint64_t random_outside() noexcept {
@@ -67,6 +79,10 @@ class Scheduler {
   static constexpr FiberId kIdsAtOnce = 1024;
   FiberId take_ids() noexcept { return ids_.fetch_add(kIdsAtOnce, std::memory_order_relaxed); }
 
+  // Something was put into the injector.
+  void tell_of_injected() noexcept {
+    if (idle.must_be_told()) call_a_searcher();
+  }
   // Wakes one sleeper to search, unless somebody does.
   void call_a_searcher() noexcept;
   // How a call turned out. Called in vain, sleepers are called less.
@@ -75,11 +91,17 @@ class Scheduler {
   // By who lies down. False: somebody else keeps it.
   [[nodiscard]] bool take_the_watch(const Worker& worker) noexcept;
   void rouse_the_watch() noexcept;
+  // Also if it looks just now.
+  void have_the_watch_look() noexcept;
+  // By the watch, who gets up.
+  void surface() noexcept {
+    if (idle.surface()) sysmon.rouse();
+  }
   // By who is about to run fibers: if others sleep, one of them must look after us meanwhile.
   void keep_watch(const Worker& worker) noexcept;
   // How often the watch finds everybody asleep before it sleeps for good: rousing it costs a wake.
   [[nodiscard]] unsigned quiet_rounds() const noexcept {
-    return worker_count() == 1 ? 0 : policy::kQuietRounds;
+    return options.max_workers == 1 ? 0 : policy::kQuietRounds;
   }
   // The timers of workers that are not asleep: those do not look after them themselves.
   [[nodiscard]] Instant soonest_elsewhere(const Worker& worker) noexcept;
@@ -93,6 +115,11 @@ class Scheduler {
     raised,  // and `worker` has fibers to run again
   };
   Deadlocked raise_if_deadlocked(Worker& worker) noexcept;
+
+  // ── for the watcher ─────────────────────────────────────────────────────────────────────────
+
+  // A thread for a temporary worker. False: there is none to be had, or somebody inspects us.
+  [[nodiscard]] bool hire(unsigned place, pthread_t& thread) noexcept;
 
  private:
   // A foreign thread inside the engine. Its last touch of us is its own decrement.
@@ -123,13 +150,15 @@ class Scheduler {
   class Threads;
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
+  static void* run_worker(void* at);
   void run_root(Fiber& root_fiber);
   bool give_the_watch_away() noexcept;
   void leave(std::size_t children) noexcept;
   [[nodiscard]] bool alone_in_process() const noexcept;
 
   Io& io_;
-  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // max_workers
+  Atomic<unsigned> places_{options.workers};
   Atomic<bool> busy_{false};         // a call of run() is under way
   std::optional<SharedRoot> root_;   // while it runs, and until the next
   Atomic<FiberId> ids_{1};
@@ -160,6 +189,11 @@ inline void Worker::start(Fiber& fiber) {
     fresh_.push(fiber);
   }
   advertise(before);  // and the fiber may have ended by now
+}
+
+inline void Worker::arm(Timer& timer) noexcept {
+  if (!wheel_->arm(timer) || wheel_ == &timers) return;
+  shared_.worker(number % shared_.options.workers).inbox.nudge();  // it may sleep for longer
 }
 
 inline Fiber* Worker::adopt(CancelScope& home, Departure how) noexcept {

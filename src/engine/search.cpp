@@ -42,11 +42,11 @@ void Worker::look_for_work() noexcept {
 
 // True: there is something to do now.
 bool Worker::search(Duration span) noexcept {
-  if (shared_.worker_count() == 1) return false;
+  if (shared_.worker_count() == 1 || may_retire()) return false;
   const Instant began = monotonic_now();
   for (Instant now = began; now - began <= span; now = monotonic_now()) {
     if (!inbox.empty() || shared_.count.over()) return true;
-    if (timers.soonest() <= now || take_injected(kInjectedAtOnce)) return true;
+    if (wheel().soonest() <= now || take_injected(kInjectedAtOnce)) return true;
     for (unsigned i = 1; i < shared_.worker_count(); ++i)
       if (steal_from(shared_.worker((number + i) % shared_.worker_count()), now)) return true;
     for (unsigned i = 0; i < kSpinsPerLook; ++i) Sync::spin();
@@ -93,8 +93,9 @@ bool Worker::steal_from(Worker& victim, Instant now) noexcept {
   Sight seen = look_at(victim, now);
   if (seen.still_as(before)) seen.ticked_at = before.ticked_at;
   const Duration waited = now - before.at;
-  const bool silent = now - seen.ticked_at >= kSilence;
-  const bool forced = chaos::strikes(4);  // what is there, however new
+  const bool held = victim.is_held();
+  const bool silent = held || now - seen.ticked_at >= kSilence;
+  const bool forced = held || chaos::strikes(4);  // what is there, however new
   if (seen.nothing() || (waited < age_ && !silent && !forced)) {
     if (seen.nothing()) before = seen;
     return false;
@@ -106,7 +107,7 @@ bool Worker::steal_from(Worker& victim, Instant now) noexcept {
   const Warrant warrant{
       .fresh = seen.fresh_length != 0 && (same_fresh || forced),
       .ready_before = forced ? seen.ready_last : before.ready_last,
-      .stalled = silent && seen.ticked_at == before.ticked_at,
+      .stalled = held || (silent && seen.ticked_at == before.ticked_at),
   };
   before = seen;
   const bool ready = seen.ready_first < std::min(warrant.ready_before, seen.ready_last);
@@ -206,6 +207,13 @@ void Worker::sleep_till_called() noexcept {
     const bool deep = watching && quiet >= shared_.quiet_rounds() && shared_.idle.deepen();
     Instant until = timers.soonest();
     const Instant now = monotonic_now();
+    if (is_temporary()) {
+      if (std::exchange(has_run_, false)) idle_since_ = now;
+      const Instant patience = idle_since_ + shared_.options.temp_idle_timeout;
+      if (now >= patience || chaos::strikes(4)) leaving_ = true;
+      if (may_retire()) break;
+      if (!has_pinned) until = std::min(until, patience);
+    }
     if (watching && !deep)
       until = std::min({until, now + kWatch, shared_.soonest_elsewhere(*this)});
     if (until > now) {
@@ -217,7 +225,7 @@ void Worker::sleep_till_called() noexcept {
     if (!inbox.is_asleep() || timers.soonest() <= monotonic_now()) break;
     if (watching && watch_round()) break;
   }
-  if (watching) shared_.idle.surface();  // and the watch stays ours until we run something
+  if (watching) shared_.surface();  // and the watch stays ours until we run something
 }
 
 // While others run: their timers that are due, and work that has waited since the last round.

@@ -15,12 +15,15 @@ namespace weft::engine {
 
 class SharedTimers {
  public:
-  void arm(Timer& timer) noexcept {
+  // True: it is the soonest now.
+  bool arm(Timer& timer) noexcept {
     timer.shared_ = this;
     const Instant fires_at = TimerWheel::fires_at(timer);
     const Locked locked{lock_};
     wheel_.arm(timer);
-    if (fires_at < soonest()) publish(fires_at);
+    if (fires_at >= soonest()) return false;
+    publish(fires_at);
+    return true;
   }
 
   // Wherever it was armed. Idempotent.

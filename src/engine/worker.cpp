@@ -19,23 +19,34 @@ Worker::Worker(Scheduler& scheduler, Io& io, std::shared_ptr<arch::StackPool> st
     : Host(io, std::move(stacks)),
       chance(entropy()),
       shared_(scheduler),
-      sights_(scheduler.worker_count()),
+      wheel_(index < scheduler.options.workers
+                 ? &timers
+                 : &scheduler.worker(index % scheduler.options.workers).timers),
+      sights_(scheduler.options.max_workers),
       loot_(std::make_unique<std::array<Fiber*, kLootMax>>()) {
   number = static_cast<std::uint16_t>(index);
+  if (!is_temporary()) return;
+  state_ = WorkerState::dead;
+  static_cast<void>(inbox.close());
 }
+
+bool Worker::is_temporary() const noexcept { return number >= shared_.options.workers; }
 
 void Worker::run() noexcept {
   coarse_now = monotonic_now();
+  arrive();
   while (!shared_.count.over()) {
+    if (may_retire()) [[unlikely]] break;
     if (Fiber* const fiber = pick(Departure::park)) {
       if (called_) [[unlikely]] leave_the_search();
       shared_.keep_watch(*this);
+      has_run_ = true;
       if (prepare(*fiber)) switch_fibers(base(), *fiber, Departure::none);
     } else {
       idle();
     }
   }
-  if (inbox.take_all().called || std::exchange(called_, false)) shared_.idle.end_search();
+  retire();
 }
 
 // The whole policy, in one breath.
@@ -64,8 +75,9 @@ void Worker::look_around() noexcept {
   until_fair_ = kFairnessInterval;
   rounds_ = rounds_ + 1;
   if (rounds_ % kRoundsAClock == 0) coarse_now = monotonic_now();
-  if (timers.soonest() != Instant::max()) fire_timers(monotonic_now());
-  take_injected(1);
+  if (wheel().soonest() != Instant::max()) fire_timers(monotonic_now());
+  if (may_retire()) [[unlikely]] give_all_away();
+  else take_injected(1);
   if (called_) leave_the_search();
 }
 
@@ -80,7 +92,7 @@ void Worker::leave_the_search() noexcept {
 bool Worker::fire_timers(Instant now) noexcept {
   coarse_now = now;
   Fired fired;
-  const bool any = timers.fire_due(now, fired) != 0;
+  const bool any = wheel().fire_due(now, fired) != 0;
   resume_all(std::move(fired.woken));
   CancelScope::tell(fired.hooks);
   return any;
@@ -131,6 +143,7 @@ void Worker::resume_all(FiberList fibers) noexcept {
 
 void Worker::start_pinned(Fiber& fiber) noexcept {
   fiber.last_worker = number;
+  has_pinned = true;
   pinned_.push_back(fiber);
 }
 
@@ -145,6 +158,13 @@ void Worker::consider_a_call(std::size_t queued_before) noexcept {
   if (edges_ < shared_.patience.load(std::memory_order_relaxed)) return;
   edges_ = 0;
   shared_.call_a_searcher();
+}
+
+void Worker::expect_blocking(bool about_to) noexcept {
+  held_at_ = about_to ? ticks() : ~std::uint64_t{0};
+  if (!about_to || (fresh_.empty() && !living_wait())) return;
+  if (shared_.idle.count().asleep() != 0) shared_.call_a_searcher();
+  else shared_.sysmon.ring();
 }
 
 // ── who runs next ───────────────────────────────────────────────────────────────────────────────
@@ -165,7 +185,7 @@ Fiber& Worker::successor_of_finished() noexcept {
 Fiber& Worker::turn(Fiber& self) noexcept {
   while (Fiber* const fiber = pick(Departure::yield))
     if (prepare(*fiber)) return *fiber;
-  return self;
+  return may_retire() ? base() : self;
 }
 
 }  // namespace weft::engine

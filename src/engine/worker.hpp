@@ -23,9 +23,24 @@ class Worker : public Host {
  public:
   Worker(Scheduler& scheduler, Io& io, std::shared_ptr<arch::StackPool> stacks, unsigned index);
 
+  // ── life ────────────────────────────────────────────────────────────────────────────────────
+
+  // Hired to stand in for others: owns nothing but its queues, and can go. The others are there as
+  // long as the engine runs.
+  [[nodiscard]] bool is_temporary() const noexcept;
+  // By the watcher, before its thread starts.
+  void hire() noexcept { state_ = WorkerState::active; }
+  void not_hired() noexcept { state_ = WorkerState::dead; }
+  // By the watcher: after its current slice.
+  void ask_to_retire() noexcept { leaving_ = true; }
+  [[nodiscard]] WorkerState state() const noexcept { return state_; }
+
   // ── on the worker's own thread ──────────────────────────────────────────────────────────────
 
-  void run() noexcept;  // until the root count is over
+  void take_signals() noexcept;  // as the other workers do
+  void run() noexcept;  // until the root count is over, or it retires
+  void arm(Timer& timer) noexcept;
+  void expect_blocking(bool about_to) noexcept;
 
   void start(Fiber& fiber);
   // Woken by a fiber of ours: it runs next, beside the one that woke it.
@@ -50,7 +65,27 @@ class Worker : public Host {
 
   [[nodiscard]] unsigned index() const noexcept { return number; }
   alignas(64) Inbox inbox;  // others write here; our own things are on other lines
-  SharedTimers timers;
+  SharedTimers timers;      // a temporary worker's are those of another, see wheel_
+
+  // Picks so far, as a hint: as long as this stays, the same fiber runs, or nobody.
+  [[nodiscard]] std::uint64_t ticks() const noexcept {
+    return rounds_ * policy::kFairnessInterval - until_fair_;
+  }
+  // How far its queues were taken from, by itself or thieves.
+  [[nodiscard]] std::uint64_t heads() const noexcept { return fresh_.first() + ready_.first(); }
+  // Fibers that wait here and that others could run; signed, for the queues move meanwhile.
+  [[nodiscard]] std::int64_t backlog() const noexcept {
+    return static_cast<std::int64_t>(fresh_.length()) + static_cast<std::int64_t>(ready_.length()) +
+           static_cast<std::int64_t>(ready_.behind()) +
+           static_cast<std::int64_t>(inbox.length()) + (next_ ? 1 : 0);
+  }
+  // It makes no progress: the watcher found out, or its fiber has said so. Over with the next pick.
+  [[nodiscard]] bool is_held() const noexcept { return held_at_ == ticks(); }
+  void mark_held() noexcept { held_at_ = ticks(); }
+  // By the watcher, while it is held: what others could run goes to the injector, some at a time.
+  void relieve() noexcept;
+  // Who tells what its thread is doing.
+  [[nodiscard]] int thread_id() const noexcept { return thread_id_; }
 
   // Alone with the queues of a worker until destroyed; asks, waits, and in the end insists.
   class Visit;
@@ -92,9 +127,6 @@ class Worker : public Host {
     look_around();
     return true;
   }
-  [[nodiscard]] std::uint64_t ticks() const noexcept {
-    return rounds_ * policy::kFairnessInterval - until_fair_;
-  }
   [[gnu::cold, gnu::noinline]] void look_around() noexcept;
   [[gnu::cold, gnu::noinline]] void empty_inbox() noexcept;
   Fiber& successor_of_parked() noexcept;
@@ -133,9 +165,19 @@ class Worker : public Host {
   std::size_t take_from(Worker& victim, const Warrant& warrant, bool silent) noexcept;
   std::size_t give_loot(Worker& thief, const Warrant& warrant) noexcept;
   void judge_last_steal(Instant now) noexcept;
+  // The wheel we keep an eye on: our own, or that of the worker our timers are with.
+  [[nodiscard]] SharedTimers& wheel() noexcept { return *wheel_; }
   void rest() noexcept;
   void sleep_till_called() noexcept;
   bool watch_round() noexcept;
+
+  // ── retire.cpp: how a temporary worker goes ─────────────────────────────────────────────────
+  void arrive() noexcept;
+  // Gives up what waits here. Every fiber remains findable: in the injector, or in our hands.
+  void give_all_away() noexcept;
+  bool empty_queues(std::size_t most) noexcept;
+  void retire() noexcept;
+  [[nodiscard]] bool may_retire() const noexcept { return leaving_ && !has_pinned; }
 
   void become(WorkerState to) noexcept {
     spec::check_edge(state_, to);
@@ -153,6 +195,7 @@ class Worker : public Host {
   Gate gate_;                         // to next_, fresh_ and ready_
   FreshQueue fresh_;
   ReadyQueue ready_;
+  Inspected<bool> leaving_ = false;   // asked to retire, or idle for too long
   FiberList pinned_;                  // ours alone, and outside the gate
   bool pinned_first_ = false;         // they and the others take turns
   FiberId next_id_ = 0;               // of those set aside for us,
@@ -160,6 +203,11 @@ class Worker : public Host {
   std::uint32_t edges_ = 0;           // of surplus, since the last call
   bool called_ = false;               // we count as a searcher, and have not searched yet
   bool woken_by_time_ = false;        // what we had to run last, a timer brought
+  bool has_run_ = false;              // a fiber, since we began to idle
+  Instant idle_since_{};              // of a temporary worker
+  SharedTimers* const wheel_;
+  Inspected<std::uint64_t> held_at_ = ~std::uint64_t{0};  // ticks
+  Inspected<int> thread_id_ = 0;
 
   // As a thief.
   std::vector<Sight> sights_;

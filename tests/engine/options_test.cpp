@@ -43,8 +43,9 @@ class OptionsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* name :
-         {"WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING",
-          "WEFT_ON_DEADLOCK", "WEFT_DUMP_SIGNAL"})
+         {"WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL", "WEFT_TEMP_IDLE_TIMEOUT",
+          "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
+          "WEFT_DUMP_SIGNAL"})
       ::unsetenv(name);
   }
 };
@@ -241,11 +242,54 @@ TEST_F(OptionsTest, EveryOptionIsDescribed) {
     values.push_back(line.value);
     EXPECT_FALSE(line.meaning.empty());
   }
-  EXPECT_THAT(names, ElementsAre("workers", "stack_bytes", "max_fibers", "max_blocking",
-                                 "on_deadlock", "dump_signal"));
-  EXPECT_THAT(variables, ElementsAre("WEFT_WORKERS", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
-                                     "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK", "WEFT_DUMP_SIGNAL"));
-  EXPECT_THAT(values, ElementsAre("5", "262144", "0", "64", "raise", "none"));
+  EXPECT_THAT(names,
+              ElementsAre("workers", "max_workers", "scale_interval", "temp_idle_timeout",
+                          "stack_bytes", "max_fibers", "max_blocking", "on_deadlock",
+                          "dump_signal"));
+  EXPECT_THAT(variables,
+              ElementsAre("WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL",
+                          "WEFT_TEMP_IDLE_TIMEOUT", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
+                          "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK", "WEFT_DUMP_SIGNAL"));
+  EXPECT_THAT(values, ElementsAre("5", "0", "10ms", "1s", "262144", "0", "64", "raise",
+                                  "none"));
+}
+
+// ── temporary workers ───────────────────────────────────────────────────────────────────────────
+
+TEST_F(OptionsTest, TwiceTheWorkersAtMostButOneIsOne) {
+  EXPECT_EQ(resolve({.workers = 3}).max_workers, 6U);
+  EXPECT_EQ(resolve({.workers = 1}).max_workers, 1U) << "asked for: nothing else runs fibers";
+  EXPECT_EQ(resolve({.workers = 1, .max_workers = 4}).max_workers, 4U);
+  EXPECT_EQ(resolve({}).max_workers, 2 * resolve({}).workers);
+  const Variable one{"WEFT_WORKERS", "1"};
+  EXPECT_EQ(resolve({}).max_workers, 1U);
+  const Variable three{"WEFT_MAX_WORKERS", "3"};
+  EXPECT_EQ(resolve({}).max_workers, 3U);
+}
+
+TEST_F(OptionsTest, FewerThanTheWorkersIsRefused) {
+  EXPECT_EQ(refusal({.workers = 4, .max_workers = 3}),
+            "weft::Options::max_workers is 3: must be at least workers (4) and at most 2048, or 0 "
+            "for twice workers");
+  EXPECT_NE(refusal({.workers = 4, .max_workers = 5000}), "accepted");
+}
+
+TEST_F(OptionsTest, DurationsAreReadWithTheirUnits) {
+  {
+    const Variable interval{"WEFT_SCALE_INTERVAL", "250us"};
+    const Variable timeout{"WEFT_TEMP_IDLE_TIMEOUT", "2s"};
+    EXPECT_EQ(resolve({}).scale_interval, std::chrono::microseconds{250});
+    EXPECT_EQ(resolve({}).temp_idle_timeout, std::chrono::seconds{2});
+  }
+  {
+    const Variable plain{"WEFT_SCALE_INTERVAL", "7"};
+    EXPECT_EQ(resolve({}).scale_interval, std::chrono::milliseconds{7});
+  }
+  for (const char* nonsense : {"soon", "-1ms", "5h", "99999999999999999999", "1e3s"})
+    EXPECT_EQ(refusal("WEFT_SCALE_INTERVAL", nonsense),
+              "weft: WEFT_SCALE_INTERVAL is \"" + std::string{nonsense} +
+                  "\", expected a duration such as 10ms, 2s or 500us");
+  EXPECT_NE(refusal({.temp_idle_timeout = std::chrono::seconds{-1}}), "accepted");
 }
 
 }  // namespace

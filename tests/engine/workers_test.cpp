@@ -145,7 +145,8 @@ TEST_P(Workers, ThreadsAreGoneAfterRun) {
   FiberIo io{options()};
   EXPECT_EQ(threads_of_process(), before) << "none before run()";
   const std::size_t during = io.run([] { return threads_of_process(); });
-  EXPECT_EQ(during, before + GetParam() - 1);
+  EXPECT_GE(during, before + GetParam()) << "the caller's, the other workers', the watcher's";
+  EXPECT_LE(during, before + io.options().max_workers) << "and temporary workers'";
   // The kernel removes a thread's entry a moment after the thread can be joined.
   while (threads_of_process() != before) std::this_thread::yield();
 }

@@ -127,6 +127,11 @@ inline constexpr Switch kPlaceBeforeResource{114};
 inline constexpr Switch kIdleAfterClose{115};
 inline constexpr Switch kCallCountedLate{120};
 inline constexpr Switch kWithdrawnStaysQueued{121};
+inline constexpr Switch kPushToTheGone{140};
+inline constexpr Switch kGoneWithoutALook{141};
+inline constexpr Switch kRetiresWithTheWatch{142};
+inline constexpr Switch kRetiresUncounted{143};
+inline constexpr Switch kBellUnfenced{144};
 
 struct Mutant {
   int id;

@@ -14,6 +14,7 @@ struct Carrier {
   arch::ExceptionState* exceptions = nullptr;  // this thread's; the address never changes
   const Io* engine = nullptr;                  // whose fibers it carries
   std::uint16_t number = 0;                    // among the engine's carriers
+  bool has_pinned = false;                     // a fiber was pinned to it: it must stay
   // About what time it is, never ahead: what waits are stamped with, which must not cost a look at
   // the clock. Any thread that has just looked may write it.
   Inspected<Instant> coarse_now{};

@@ -73,7 +73,11 @@ struct ClosureOf {
 [[gnu::cold, gnu::noinline]] inline void begin(Fiber& fiber) noexcept {
   const std::uint8_t traits = fiber.traits;
   if (traits & kInherits) fiber.strand->locals = inheritance(fiber);
-  if (traits & kSettles) fiber.last_worker = Carrier::here().number;
+  if (traits & kSettles) {
+    Carrier& here = Carrier::here();
+    fiber.last_worker = here.number;
+    here.has_pinned = true;
+  }
   const int settled = traits & kSettles ? kPinned : 0;
   fiber.traits = static_cast<std::uint8_t>((traits & ~(kInherits | kSettles)) | settled);
 }

@@ -63,6 +63,9 @@ class Io {
 
   // Threads for calls that block. Null: make them where you are.
   [[nodiscard]] virtual Offload* offload() noexcept { return nullptr; }
+  // The calling fiber is about to block its thread, or to compute for long, or is done with that:
+  // meanwhile others may take over what waits for its worker. Its next wait ends it, too.
+  virtual void expect_blocking(bool about_to) noexcept { static_cast<void>(about_to); }
 
   [[nodiscard]] virtual std::string_view kind() const noexcept = 0;  // "FiberIo", for messages
 

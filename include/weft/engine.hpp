@@ -4,6 +4,7 @@
 #include <weft/core/closure.hpp>
 #include <weft/core/error.hpp>
 #include <weft/core/io.hpp>
+#include <weft/core/spec.hpp>
 
 #include <concepts>
 #include <cstddef>
@@ -33,9 +34,9 @@ enum class OnDeadlock {
 
 // Each option has an environment variable that replaces its default: WEFT_WORKERS,
 // WEFT_MAX_WORKERS, WEFT_SCALE_INTERVAL, WEFT_TEMP_IDLE_TIMEOUT, WEFT_STACK_BYTES, WEFT_MAX_FIBERS,
-// WEFT_MAX_BLOCKING, WEFT_ON_DEADLOCK, WEFT_SHUTDOWN_REPORT_AFTER, WEFT_STALL_REPORT_AFTER. A value
-// that the program sets stands. Durations are written "10ms", "2s", "500us", or as a number of
-// milliseconds.
+// WEFT_MAX_BLOCKING, WEFT_ON_DEADLOCK, WEFT_SHUTDOWN_REPORT_AFTER, WEFT_STALL_REPORT_AFTER,
+// WEFT_DUMP_SIGNAL. A value that the program sets stands. Durations are written "10ms", "2s",
+// "500us", or as a number of milliseconds.
 struct Options {
   unsigned workers = 0;                  // threads that run fibers, 1 to 1024; 0: usable cores, as
                                          // affinity mask and cgroup quota allow
@@ -54,6 +55,8 @@ struct Options {
   Duration shutdown_report_after = std::chrono::seconds{5};
   Duration stall_report_after{};         // a fiber that keeps its worker for longer without giving
                                          // way is reported, once, with a backtrace; 0: none is
+  int dump_signal = 0;                   // a signal that has every engine dumped to standard error,
+                                         // as SIGUSR1, while this engine lives; 0: none
 };
 
 // The options an engine would run with: defaults, environment and machine filled in. Throws
@@ -119,6 +122,32 @@ struct Statistics {
 // "pressure 0 (12 positive, 0 negative, …", in one line.
 std::string to_string(const Statistics& statistics);
 
+// What Engine::inspect() shows besides the fibers' frames.
+struct WorkerSight {
+  unsigned index = 0;
+  WorkerState state = WorkerState::active;
+  const Fiber* running = nullptr;  // null: none
+  // Not so: it did not come to rest in time. Its fiber runs on, but starts, wakes and picks
+  // nobody; and if `queues_known`, nobody else touches the queues.
+  bool stands_still = true;
+  bool queues_known = true;        // else the lengths are those of some moment, and not of one
+  bool next = false;               // one fiber is to run next, before the queues
+  std::size_t fresh = 0, ready = 0, inbox = 0, pinned = 0;
+  std::size_t timers = 0;          // armed
+};
+struct EngineSight {
+  Instant now{};
+  Duration clock_grain = std::chrono::milliseconds{1};  // what ages are good for; zero: exact
+  std::vector<WorkerSight> workers{};  // empty: the engine does not run
+  std::size_t injected = 0;            // fibers that wait for any worker
+  unsigned blocking_threads = 0;       // those of blocking(), and
+  std::size_t blocking_calls = 0;      // calls under way,
+  std::size_t blocking_queued = 0;     // of which so many wait for a thread
+  // Whether all workers stand still. If not, only parked fibers and these are known to.
+  bool complete = true;
+  std::vector<const Fiber*> queued{};  // only while not complete
+};
+
 // Thrown by run() when its function was unwound by cancellation, so that there is no value.
 class RunCancelled : public std::exception {
  public:
@@ -134,13 +163,14 @@ class Engine : public Io, public ListNode<Engine> {
   // Returns f's value; an exception that leaves f leaves run(). Throws std::logic_error if the
   // engine is running already. May be called again and again.
   template <std::invocable F>
-  std::invoke_result_t<F> run(F&& f) {
+  std::invoke_result_t<F> run(F&& f, Site site = Site::here()) {
     using R = std::invoke_result_t<F>;
     static_assert(!std::is_reference_v<R>, "run() returns by value; return a pointer instead");
     struct Call {
       F&& f;
       std::optional<std::conditional_t<std::is_void_v<R>, bool, R>> result;
     } call{std::forward<F>(f), std::nullopt};
+    run_site_.replace(site);
     run_root(Body{[](void* at) {
                     Call& to = *static_cast<Call*>(at);
                     if constexpr (std::is_void_v<R>) std::invoke(std::forward<F>(to.f));
@@ -153,10 +183,13 @@ class Engine : public Io, public ListNode<Engine> {
     }
   }
 
-  // Calls `look(running fibers, at)` while no fiber of this engine makes a step. False, and not
-  // called: some worker did not get round to it within a second.
-  using Look = void (*)(std::span<const Fiber* const> running, void* at);
-  virtual bool inspect(Look look, void* at) = 0;
+  // Calls `look(sight, at)` while the fibers of this engine stand still; those of workers that do
+  // not come to rest within `patience` go on, and the sight says which. False, and not called: not
+  // even that could be had. One at a time; from any thread.
+  using Look = void (*)(const EngineSight& sight, void* at);
+  virtual bool inspect(Look look, void* at, Duration patience) = 0;
+  // Where run() was called last.
+  [[nodiscard]] Site run_site() const noexcept { return run_site_.get(); }
 
  protected:
   struct Body {
@@ -175,6 +208,8 @@ class Engine : public Io, public ListNode<Engine> {
 
  private:
   virtual void run_root(Body body) = 0;
+
+  KeptSite run_site_;
 };
 
 // Fibers on real threads and in real time. The thread that calls run() is worker 0; the other
@@ -205,13 +240,13 @@ class FiberIo final : public Engine {
   // when the engine is not running, or stop() was called. An exception that leaves f fails run().
   // Never parks.
   template <std::invocable F>
-  bool post(F f) {
+  bool post(F f, Site site = Site::here()) {
     static_assert(std::is_void_v<std::invoke_result_t<F>>, "post() drops no results: return void");
     Home* const home = admit();
     if (!home) return false;
     Fiber* fiber = nullptr;
     try {
-      fiber = &make_fiber(*this, *home, std::move(f));
+      fiber = &make_fiber(*this, *home, std::move(f), site);
     } catch (...) {
       dismiss();
       throw;
@@ -234,7 +269,7 @@ class FiberIo final : public Engine {
   [[nodiscard]] std::uint64_t random() noexcept override;  // from any thread
   [[nodiscard]] std::string_view kind() const noexcept override { return "FiberIo"; }
   [[noreturn]] void raise_deadlock() const override;
-  bool inspect(Look look, void* at) override;
+  bool inspect(Look look, void* at, Duration patience) override;
 
  private:
   void run_root(Body body) override;
@@ -252,8 +287,8 @@ void for_each_engine(void (*visit)(Engine&, void*), void* at);
 
 // One FiberIo with default options: the usual main().
 template <std::invocable F>
-std::invoke_result_t<F> run(F&& f) {
-  return FiberIo{}.run(std::forward<F>(f));
+std::invoke_result_t<F> run(F&& f, Site site = Site::here()) {
+  return FiberIo{}.run(std::forward<F>(f), site);
 }
 
 }  // namespace weft

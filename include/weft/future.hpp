@@ -232,11 +232,11 @@ class AsyncBody {
 }  // namespace detail
 
 template <std::invocable F>
-Future<std::invoke_result_t<F>> Nursery::async(F f) {
+Future<std::invoke_result_t<F>> Nursery::async(F f, Site site) {
   using T = std::invoke_result_t<F>;
   auto* const state = new detail::FutureState<T>;
   Future<T> future{detail::KeptState<T>{state}};
-  spawn(detail::AsyncBody<T, F>{detail::KeptState<T>{state}, std::move(f)});
+  spawn(detail::AsyncBody<T, F>{detail::KeptState<T>{state}, std::move(f)}, site);
   return future;
 }
 
@@ -394,11 +394,12 @@ auto any(F&&... f) -> std::variant<detail::NonVoid<std::invoke_result_t<F>>...> 
 // Calls `f(i)` for every i below `count`, in pieces, on all workers. The first failure cancels the
 // pieces that have not begun and is thrown. Pieces begin with a checkpoint.
 template <std::invocable<std::size_t> F>
-void parallel_for(std::size_t count, F&& f) {
+void parallel_for(std::size_t count, F&& f, Site site = Site::here()) {
   // Halves, and halves of those: thieves take the large ones, and the rest is run in place.
   struct Piece {
     F& f;
     std::size_t grain;
+    Site site;
     void operator()(std::size_t from, std::size_t to) const {
       checkpoint(Fiber::current());
       if (to - from <= grain) {
@@ -407,23 +408,24 @@ void parallel_for(std::size_t count, F&& f) {
       }
       const std::size_t middle = from + (to - from) / 2;
       nursery([&](Nursery& n) {
-        n.spawn([this, middle, to] { (*this)(middle, to); });
+        n.spawn([this, middle, to] { (*this)(middle, to); }, site);
         (*this)(from, middle);
       });
     }
   };
   if (count == 0) return;
-  Piece{f, count / 256 + 1}(0, count);
+  Piece{f, count / 256 + 1, site}(0, count);
 }
 
 // The same for every element of a random-access range.
 template <std::ranges::random_access_range R, class F>
   requires std::ranges::sized_range<R> && std::invocable<F&, std::ranges::range_reference_t<R>>
-void parallel_for(R&& range, F&& f) {
+void parallel_for(R&& range, F&& f, Site site = Site::here()) {
   const auto first = std::ranges::begin(range);
-  parallel_for(static_cast<std::size_t>(std::ranges::size(range)), [&](std::size_t i) {
+  const auto call = [&](std::size_t i) {
     f(first[static_cast<std::ranges::range_difference_t<R>>(i)]);
-  });
+  };
+  parallel_for(static_cast<std::size_t>(std::ranges::size(range)), call, site);
 }
 
 }  // namespace weft

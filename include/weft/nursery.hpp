@@ -111,41 +111,43 @@ class Nursery final : public Home {
   // nursery is cancelled first. Allocates nothing in the steady state (captures up to 152 bytes).
   // By the body, by children, or by a thread that one of them waits for. `f` is moved into the
   // child's frame; if that throws, nothing was spawned. Throws NurseryClosed or BudgetExhausted.
-  // Never parks, unless NurseryOptions::max_live is reached: then it is a cancel point.
+  // Never parks, unless NurseryOptions::max_live is reached: then it is a cancel point. `site` is
+  // what dumps call the child's place; who spawns for somebody else passes that one's on.
   template <std::invocable F>
-  void spawn(F f) {
-    spawn(Name{}, std::move(f));
+  void spawn(F f, Site site = Site::here()) {
+    spawn(Name{}, std::move(f), site);
   }
   template <std::invocable F>
-  void spawn(Name name, F f) {
+  void spawn(Name name, F f, Site site = Site::here()) {
     static_assert(std::is_void_v<std::invoke_result_t<F>>,
                   "spawn() drops no results: use async(), or return void");
     if (!word_.is_open()) [[unlikely]] throw NurseryClosed{};
-    if (extras_) [[unlikely]] return spawn_limited(std::move(name), std::move(f));
-    admit(std::move(name), std::move(f));
+    if (extras_) [[unlikely]] return spawn_limited(std::move(name), std::move(f), site);
+    admit(std::move(name), std::move(f), site);
   }
   template <std::invocable F>
-  void spawn(SpawnOptions options, F f) {
-    spawn(std::move(options.name), std::move(f));
+  void spawn(SpawnOptions options, F f, Site site = Site::here()) {
+    spawn(std::move(options.name), std::move(f), site);
   }
 
   // False, and nothing happened, where spawn() would wait or throw NurseryClosed or
   // BudgetExhausted. Never parks.
   template <std::invocable F>
-  [[nodiscard]] bool try_spawn(F f) {
+  [[nodiscard]] bool try_spawn(F f, Site site = Site::here()) {
     static_assert(std::is_void_v<std::invoke_result_t<F>>,
                   "try_spawn() drops no results: return void");
     if (!word_.is_open()) return false;
-    if (!extras_) return try_admit(std::move(f));
+    if (!extras_) return try_admit(std::move(f), site);
     Permit permit = try_permit();
     return permit && with_budget([&] {
-             return try_admit(Limited<F>{std::move(f), std::move(permit)}, traits_of_children());
+             return try_admit(Limited<F>{std::move(f), std::move(permit)}, site,
+                              traits_of_children());
            });
   }
 
   // Starts `f` as a child whose result can be waited for. <weft/future.hpp>
   template <std::invocable F>
-  [[nodiscard]] Future<std::invoke_result_t<F>> async(F f);
+  [[nodiscard]] Future<std::invoke_result_t<F>> async(F f, Site site = Site::here());
 
   // A T that lives until every child has ended; destroyed in reverse order of making.
   template <class T, class... Args>
@@ -253,24 +255,25 @@ class Nursery final : public Home {
 
   [[nodiscard]] Io& io() const noexcept { return *owner_.io; }
   template <class F>
-  void admit(Name name, F&& f, std::uint8_t traits = 0) {
-    Fiber& child = make_fiber(io(), *this, std::forward<F>(f));
+  void admit(Name name, F&& f, Site site, std::uint8_t traits = 0) {
+    Fiber& child = make_fiber(io(), *this, std::forward<F>(f), site);
     if (traits != 0) child.traits |= traits;
     if (!name.empty()) [[unlikely]] child.set_name(std::move(name));
     if (!start(child)) [[unlikely]] throw NurseryClosed{};
   }
   template <class F>
-  bool try_admit(F&& f, std::uint8_t traits = 0) {
-    Fiber& child = make_fiber(io(), *this, std::forward<F>(f));
+  bool try_admit(F&& f, Site site, std::uint8_t traits = 0) {
+    Fiber& child = make_fiber(io(), *this, std::forward<F>(f), site);
     if (traits != 0) child.traits |= traits;
     return start(child);
   }
   template <class F>
-  void spawn_limited(Name name, F f) {
+  void spawn_limited(Name name, F f, Site site) {
     Permit place = permit();
     with_budget([&] {
       if (!word_.is_open()) throw NurseryClosed{};  // while we waited
-      admit(std::move(name), Limited<F>{std::move(f), std::move(place)}, traits_of_children());
+      admit(std::move(name), Limited<F>{std::move(f), std::move(place)}, site,
+            traits_of_children());
       return true;
     });
   }

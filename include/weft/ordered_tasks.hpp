@@ -299,19 +299,19 @@ class OrderedTasks {
   // Throws what Nursery::spawn() throws, and then there is no such task. Cancel point.
   template <std::invocable F>
     requires std::is_void_v<T> || std::convertible_to<std::invoke_result_t<F>, T>
-  bool submit(F f) const {
+  bool submit(F f, Site site = Site::here()) const {
     const std::shared_ptr<Line> line = kept();
     Semaphore::Permit place = line->places.permit();
-    return start(line, place, f);
+    return start(line, place, f, site);
   }
   // Without waiting for a place: false also if there is none. Does not look at our scope.
   template <std::invocable F>
     requires std::is_void_v<T> || std::convertible_to<std::invoke_result_t<F>, T>
-  [[nodiscard]] bool try_submit(F f) const {
+  [[nodiscard]] bool try_submit(F f, Site site = Site::here()) const {
     const std::shared_ptr<Line> line = kept();
     if (!line->places.try_acquire()) return false;
     Semaphore::Permit place{line->places};
-    return start(line, place, f);
+    return start(line, place, f, site);
   }
 
   // The result of the oldest task that nobody has taken; empty: closed, and all are taken. Throws
@@ -379,13 +379,14 @@ class OrderedTasks {
     return line_;
   }
   template <class F>
-  static bool start(const std::shared_ptr<Line>& line, Semaphore::Permit& place, F& f) {
+  static bool start(const std::shared_ptr<Line>& line, Semaphore::Permit& place, F& f,
+                    Site site) {
     const std::optional<std::uint64_t> number = line->admit();
     if (!number) return false;
     try {
       detail::TaskDuty<T> duty{line, *number, std::move(place)};
       line->nursery.spawn(line->name,
-                          detail::OrderedTask<T, F>{std::move(duty), std::move(f)});
+                          detail::OrderedTask<T, F>{std::move(duty), std::move(f)}, site);
     } catch (...) {
       line->started(*number, false);
       throw;

@@ -49,7 +49,7 @@ class SimIo final : public Engine {
   [[nodiscard]] std::uint64_t random() noexcept override;
   [[nodiscard]] std::string_view kind() const noexcept override { return "SimIo"; }
   [[noreturn]] void raise_deadlock() const override;
-  bool inspect(Look look, void* at) override;  // from the simulation's own thread only
+  bool inspect(Look look, void* at, Duration patience) override;
 
  private:
   friend void settle();

@@ -21,6 +21,7 @@ class Published {
  public:
   Published(std::span<Waitable* const> arms, Fiber& self, Ticket ticket) noexcept : arms_(arms) {
     self.strand->waiting_for = arms;
+    self.strand->waiting_since = Carrier::here().coarse_now;
     for (std::size_t i = 0; i < arms.size(); ++i) arms[i]->bind(self, ticket, i);
   }
   Published(const Published&) = delete;

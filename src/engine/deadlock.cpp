@@ -1,5 +1,6 @@
 #include "deadlock.hpp"
 
+#include <weft/core/describe.hpp>
 #include <weft/core/frame_pool.hpp>
 #include <weft/core/waitable.hpp>
 
@@ -34,34 +35,29 @@ bool only_joins(const Fiber& fiber) {
   });
 }
 
-std::string describe_wait(const Fiber& fiber) {
+std::string describe_wait(Words& words, const Fiber& fiber) {
   std::string text = "fiber #" + std::to_string(fiber.id);
   if (!fiber.name().empty()) text += " \"" + std::string{fiber.name()} + '"';
-  const char* separator = " on ";
-  for (const Waitable* arm : fiber.strand->waiting_for) {
-    const WaitReason reason = arm->reason();
-    text += separator + std::string{reason.verb};
-    if (!reason.name.empty()) text += " \"" + std::string{reason.name} + '"';
-    separator = " or ";
-  }
-  return text;
+  return text + " on " + words.wait_of(fiber) + words.origin_of(fiber);
 }
 
 }  // namespace
 
-std::vector<std::string> describe_waits(const Io& io) {
+std::vector<std::string> describe_waits(const Io& io, Instant now, Duration grain) {
+  Words words{now, grain};
   std::vector<std::string> lines;
   for (const Fiber* fiber : parked_fibers(io))
-    if (!only_joins(*fiber)) lines.push_back(describe_wait(*fiber));
+    if (!only_joins(*fiber)) lines.push_back(describe_wait(words, *fiber));
   return lines;
 }
 
-std::string describe_deadlock(const Io& io) {
+std::string describe_deadlock(const Io& io, Instant now, Duration grain) {
   const std::vector<Fiber*> waiting = parked_fibers(io);
   std::string text = "deadlock: " + std::to_string(waiting.size()) +
                      (waiting.size() == 1 ? " fiber waits" : " fibers wait") +
                      ", and nobody is left to wake one";
-  for (const Fiber* fiber : waiting) text += "\n  " + describe_wait(*fiber);
+  Words words{now, grain};
+  for (const Fiber* fiber : waiting) text += "\n  " + describe_wait(words, *fiber);
   return text;
 }
 

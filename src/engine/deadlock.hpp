@@ -8,12 +8,12 @@
 
 namespace weft::engine {
 
-// "deadlock: 2 fibers wait: #1 main on nursery join; #3 reader on event wait \"ready\"".
-std::string describe_deadlock(const Io& io);
+// Who waits for what, in the words of a dump. `now` and `grain` as in Words.
+std::string describe_deadlock(const Io& io, Instant now, Duration grain);
 
 // "fiber #3 \"reader\" on event wait \"ready\"", for each that waits for something else than the
 // end of others. While no worker runs a fiber that waits now.
-std::vector<std::string> describe_waits(const Io& io);
+std::vector<std::string> describe_waits(const Io& io, Instant now, Duration grain);
 
 // Ends every wait of `io`'s fibers with the verdict `deadlock`, except joins: those end by
 // themselves, once the children that were waited for have failed. False: there was none to end.

@@ -24,7 +24,7 @@ engine::Worker* FiberIo::worker_here() const noexcept {
 
 void FiberIo::run_root(Body body) {
   scheduler_->run([&](Home& root) -> Fiber& {
-    Fiber& fiber = make_fiber(*this, root, std::move(body));
+    Fiber& fiber = make_fiber(*this, root, std::move(body), Site{});
     fiber.set_name("main");
     return fiber;
   });
@@ -104,7 +104,9 @@ std::uint64_t FiberIo::random() noexcept {
   return scheduler_->random_outside();
 }
 
-bool FiberIo::inspect(Look look, void* at) { return scheduler_->inspect(look, at); }
+bool FiberIo::inspect(Look look, void* at, Duration patience) {
+  return scheduler_->inspect(look, at, patience);
+}
 
 void FiberIo::raise_deadlock() const { throw Deadlock{scheduler_->deadlock_report}; }
 

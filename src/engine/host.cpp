@@ -34,6 +34,7 @@ struct alignas(16) Crown {
     ++untold;
     Fiber* next = io.adopt(home, Departure::finish);
     if (!next) {
+      self->scope = nullptr;  // tells inspectors that it has ended
       home.children_ended(std::exchange(untold, 0));  // and it may be gone
       next = &io.successor(*self, Departure::finish);
       if (next->strand) leave_for_ever(*self, *next);

@@ -35,6 +35,11 @@ class FreshQueue {
   [[nodiscard]] std::uint64_t fillings() const noexcept { return fillings_; }
   [[nodiscard]] std::uint64_t first() const noexcept { return first_; }
 
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (std::uint64_t at = first_; at != last_; ++at) visit(*slots_[at & mask_]);
+  }
+
   // Throws std::bad_alloc, changing nothing, when it cannot grow.
   void push(Fiber& fiber) {
     const std::uint64_t first = first_;
@@ -115,6 +120,13 @@ class ReadyQueue {
     first_ = first + 1;
     if (behind_ != 0) [[unlikely]] pull_up();
     return fiber;
+  }
+
+  // With those that do not fit. Inside the gate, as is for_each(), which leaves them out.
+  [[nodiscard]] std::size_t length_of_all() const noexcept { return length() + behind_; }
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (std::uint64_t at = first_; at != last_; ++at) visit(*slots_[at % kSlots]);
   }
 
   // Those in the queue come from afar, and no cache of ours holds their stacks.

@@ -25,6 +25,7 @@ class OffloadPool final : public Offload {
   void close() noexcept;
 
   [[nodiscard]] std::uint32_t in_flight() const noexcept { return queue_.in_flight(); }
+  [[nodiscard]] unsigned queued() const noexcept { return queue_.queued(); }
   [[nodiscard]] unsigned threads() const noexcept { return queue_.threads(); }
 
  private:

@@ -103,6 +103,10 @@ class OffloadQueue {
   [[nodiscard]] std::uint32_t in_flight() const noexcept {
     return in_flight_.load(std::memory_order_relaxed);
   }
+  [[nodiscard]] unsigned queued() const noexcept {
+    const Locked locked{lock_};
+    return queued_;
+  }
   [[nodiscard]] unsigned threads() const noexcept {
     const Locked locked{lock_};
     return threads_;

@@ -2,6 +2,7 @@
 #include <weft/engine.hpp>
 
 #include <sched.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <charconv>
@@ -100,6 +101,47 @@ void take_on_deadlock(OnDeadlock& option) {
   option = static_cast<OnDeadlock>(found - std::begin(kOnDeadlockNames));
 }
 
+// ── signals ─────────────────────────────────────────────────────────────────────────────────────
+
+struct SignalName {
+  std::string_view name;
+  int number;
+};
+constexpr SignalName kSignals[] = {{"HUP", SIGHUP},   {"INT", SIGINT},   {"QUIT", SIGQUIT},
+                                   {"USR1", SIGUSR1}, {"USR2", SIGUSR2}, {"TERM", SIGTERM},
+                                   {"WINCH", SIGWINCH}, {"PWR", SIGPWR}, {"IO", SIGIO}};
+
+std::string signal_name(int signal) {
+  if (signal == 0) return "none";
+  for (const SignalName& known : kSignals)
+    if (known.number == signal) return "SIG" + std::string{known.name};
+  return std::to_string(signal);
+}
+
+void take_signal(int& option) {
+  if (option != 0) return;
+  const auto text = from_environment("WEFT_DUMP_SIGNAL");
+  if (!text) return;
+  std::string_view name = *text;
+  if (name.starts_with("SIG")) name.remove_prefix(3);
+  for (const SignalName& known : kSignals)
+    if (known.name == name) {
+      option = known.number;
+      return;
+    }
+  const char* const end = text->data() + text->size();
+  const auto [stopped, error] = std::from_chars(text->data(), end, option);
+  if (error != std::errc{} || stopped != end)
+    refuse("WEFT_DUMP_SIGNAL", *text, "a signal's name, as USR1, or its number");
+}
+
+// Those that tell of a fault must reach whom they concern, and two cannot be had at all.
+bool can_ask_for_a_dump(int signal) noexcept {
+  for (const int no : {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP})
+    if (signal == no) return false;
+  return signal >= 0 && signal <= SIGRTMAX;
+}
+
 // ── the machine ─────────────────────────────────────────────────────────────────────────────────
 
 unsigned cores_in_mask() noexcept {
@@ -166,6 +208,11 @@ Options resolve(const Options& options) {
   take_duration(result.shutdown_report_after, standard.shutdown_report_after,
                 "WEFT_SHUTDOWN_REPORT_AFTER");
   take_duration(result.stall_report_after, standard.stall_report_after, "WEFT_STALL_REPORT_AFTER");
+  take_signal(result.dump_signal);
+  if (!can_ask_for_a_dump(result.dump_signal))
+    throw std::invalid_argument{"weft::Options::dump_signal is " +
+                                std::to_string(result.dump_signal) +
+                                ": must be 0, or a signal that tells of no fault"};
   const bool one_asked_for = result.workers == 1;
   if (result.workers == 0)
     result.workers = Sync::has_fence_everywhere() ? std::min(usable_cores(), kWorkersMax) : 1;
@@ -223,6 +270,8 @@ std::vector<OptionLine> describe(const Options& options) {
       {"stall_report_after", "WEFT_STALL_REPORT_AFTER",
        "how long a fiber may keep its worker unreported; 0: for ever",
        to_text(options.stall_report_after)},
+      {"dump_signal", "WEFT_DUMP_SIGNAL", "has every engine dumped to standard error",
+       signal_name(options.dump_signal)},
   };
 }
 

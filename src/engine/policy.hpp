@@ -14,6 +14,8 @@ using std::chrono::nanoseconds;
 
 // ── picking ─────────────────────────────────────────────────────────────────────────────────────
 inline constexpr std::uint32_t kFairnessInterval = 61;  // a prime: no rhythm to fall in with
+inline constexpr std::uint32_t kRoundsAClock = 4;       // such intervals between looks at the clock
+inline constexpr Duration kClockGrain = milliseconds{1};  // what ages are rounded to
 inline constexpr std::uint32_t kTurnsMax = 64;          // in a row through the `next` slot
 inline constexpr std::size_t kInboxLong = 256;          // longer: wakes from outside go elsewhere
 inline constexpr std::size_t kInjectedAtOnce = 64;      // most that one worker takes

@@ -115,6 +115,7 @@ Scheduler::~Scheduler() {
 
 void Scheduler::run_root(Fiber& root_fiber) {
   watch_.store(kNobody, std::memory_order_relaxed);
+  deadlock_reported_ = false;
   count.begin();
   const Offloading offloading{offload};
   try {
@@ -301,7 +302,8 @@ bool Scheduler::fire_timers_elsewhere(Worker& worker, Instant now) noexcept {
 // Whether every thread of this process is ours.
 bool Scheduler::alone_in_process() const noexcept {
   if (__libc_single_threaded) return true;
-  const unsigned ours = options.workers + offload.threads() + sysmon.threads();
+  const unsigned ours = options.workers + offload.threads() + sysmon.threads() +
+                        DumpSignal::threads();
   std::FILE* const file = std::fopen("/proc/self/stat", "re");
   if (!file) return false;
   char text[1024];
@@ -334,7 +336,7 @@ Scheduler::Deadlocked Scheduler::raise_if_deadlocked(Worker& worker) noexcept {
   }
   if (!worker.inbox.is_asleep() || !injector.empty() || !idle.everybody_sleeps())
     return Deadlocked::unsure;
-  deadlock_report = describe_deadlock(io_);
+  deadlock_report = describe_deadlock(io_, monotonic_now(), policy::kClockGrain);
   if (options.on_deadlock != OnDeadlock::report)
     return raise_deadlock_in_waits(io_) ? Deadlocked::raised : Deadlocked::no;
   deadlock_reported_ = true;

@@ -1,6 +1,7 @@
 // Scheduler: the workers of one engine, and what they share.
 #pragma once
 
+#include "dump_signal.hpp"
 #include "idle.hpp"
 #include "injector.hpp"
 #include "offload_pool.hpp"
@@ -51,6 +52,7 @@ class Scheduler {
   Atomic<std::uint32_t> patience{1};  // edges of surplus before a sleeper is called
   std::string deadlock_report;
   OffloadPool offload{*this, options.max_blocking};
+  DumpSignal dump_signal{options.dump_signal};
   Sysmon sysmon{*this};
 
   // ── from foreign threads ────────────────────────────────────────────────────────────────────
@@ -71,8 +73,8 @@ class Scheduler {
     return SplitMix::mixed(chance_.fetch_add(SplitMix::kStep, std::memory_order_relaxed));
   }
 
-  // Calls `look` while no fiber makes a step.
-  bool inspect(Engine::Look look, void* at);
+  // See Engine::inspect().
+  bool inspect(Engine::Look look, void* at, Duration longest);
 
   // ── for the workers ─────────────────────────────────────────────────────────────────────────
 

@@ -19,6 +19,7 @@ void Worker::idle() noexcept {
   if (shared_.count.over()) return;
   become(WorkerState::idle_spin);
   look_for_work();
+  coarse_now = monotonic_now();  // we may have slept
   become(WorkerState::active);
 }
 

@@ -50,6 +50,11 @@ class SharedTimers {
     return Instant{Duration{soonest_.load(std::memory_order_relaxed)}};
   }
 
+  [[nodiscard]] std::size_t size() noexcept {
+    const Locked locked{lock_};
+    return wheel_.size();
+  }
+
  private:
   void remove(Timer& timer) noexcept {
     const Locked locked{lock_};

@@ -51,7 +51,7 @@ void SimIo::run_root(Body body) {
   const engine::Exclusive exclusive{sim.busy, "weft::SimIo::run()"};
   engine::Root& root = sim.root.emplace(sim.count);
   const engine::Mounted mounted{sim};
-  Fiber& fiber = make_fiber(*this, root, std::move(body));
+  Fiber& fiber = make_fiber(*this, root, std::move(body), Site{});
   fiber.set_name("main");
   sim.count.open();
   sim.run(fiber);
@@ -94,12 +94,8 @@ void SimIo::disarm(Timer& timer) noexcept { simulation_->timers.disarm(timer); }
 std::uint64_t SimIo::random() noexcept { return simulation_->schedule.random(); }
 void SimIo::raise_deadlock() const { throw Deadlock{simulation_->deadlock_report}; }
 
-bool SimIo::inspect(Look look, void* at) {
-  const bool running = !simulation_->count.over();
-  if (running && !simulation_->is_here()) return false;
-  const Fiber* const current = simulation_->current;
-  look(running ? std::span{&current, 1} : std::span<const Fiber* const>{}, at);
-  return true;
+bool SimIo::inspect(Look look, void* at, Duration patience) {
+  return simulation_->inspect(look, at, patience);
 }
 
 void settle() {

@@ -8,6 +8,7 @@
 namespace weft::engine {
 
 void Simulation::run(Fiber& root_fiber) {
+  coarse_now = now;
   try {
     start(root_fiber);
   } catch (...) {
@@ -30,24 +31,29 @@ Fiber& Simulation::take(std::size_t at) noexcept {
 }
 
 Fiber& Simulation::successor() noexcept {
-  while (!runnable_.empty()) {
-    Fiber& fiber = take(schedule.choose(runnable_.size()));
-    if (prepare(fiber)) return fiber;
+  for (;;) {
+    Fiber* fiber = nullptr;
+    {
+      const Inside inside{gate_};
+      if (!runnable_.empty()) fiber = &take(schedule.choose(runnable_.size()));
+    }
+    if (!fiber) return base();
+    if (prepare(*fiber)) return *fiber;
   }
-  return base();
 }
 
 // The yielding fiber stands at the end of the line while the choice is made; its stack is not quiet
 // yet, so it is put there for good only on the far side.
 Fiber& Simulation::turn(Fiber& self) noexcept {
   for (;;) {
-    const std::size_t at = schedule.choose(runnable_.size() + 1);
-    if (at == runnable_.size()) {
-      schedule.note(self.id);
-      return self;
+    Fiber* fiber = &self;
+    {
+      const Inside inside{gate_};
+      const std::size_t at = schedule.choose(runnable_.size() + 1);
+      if (at == runnable_.size()) schedule.note(self.id);
+      else fiber = &take(at);
     }
-    Fiber& fiber = take(at);
-    if (prepare(fiber)) return fiber;
+    if (fiber == &self || prepare(*fiber)) return *fiber;
   }
 }
 
@@ -61,6 +67,7 @@ void Simulation::nobody_can_run() noexcept {
   }
   if (!timers.empty()) {
     now = timers.soonest();
+    coarse_now = now;
     schedule.note(static_cast<std::uint64_t>(now.time_since_epoch().count()));
     Fired fired;
     timers.fire_due(now, fired);
@@ -68,7 +75,7 @@ void Simulation::nobody_can_run() noexcept {
     CancelScope::tell(fired.hooks);
     return;
   }
-  deadlock_report = describe_deadlock(*base().io);
+  deadlock_report = describe_deadlock(*base().io, now, Duration{});
   raise_deadlock_in_waits(*base().io);
 }
 

@@ -1,6 +1,7 @@
 // Simulation: one worker whose every choice comes from a Schedule, and whose clock jumps.
 #pragma once
 
+#include "gate.hpp"
 #include "host.hpp"
 #include "local_queue.hpp"
 #include "root.hpp"
@@ -27,10 +28,16 @@ class Simulation : public Host {
   void run(Fiber& root_fiber);
 
   void start(Fiber& fiber) {
-    runnable_.push_back(&queued(fiber));
+    make_runnable(fiber);
     fiber.id = ++ids_;
   }
-  void make_runnable(Fiber& fiber) { runnable_.push_back(&queued(fiber)); }
+  void make_runnable(Fiber& fiber) {
+    const Inside inside{gate_};
+    runnable_.push_back(&queued(fiber));
+  }
+
+  // See Engine::inspect(). From any thread: another one is let in when the next choice is made.
+  bool inspect(Engine::Look look, void* at, Duration patience);
 
   // Who runs next; the base, where time passes, if nobody can.
   Fiber& successor() noexcept;
@@ -47,9 +54,11 @@ class Simulation : public Host {
   std::string deadlock_report;
 
  private:
+  [[nodiscard]] EngineSight sight(bool stands_still);
   Fiber& take(std::size_t at) noexcept;
   void nobody_can_run() noexcept;
 
+  Gate gate_;                     // to runnable_ and the schedule
   std::vector<Fiber*> runnable_;  // in order of becoming so
   FiberId ids_ = 0;
 };

@@ -116,6 +116,7 @@ void Sysmon::watch() noexcept {
 void Sysmon::round(Instant now) noexcept {
   stuck_ = Stuck::nobody;
   join_the_retired();
+  for (const auto& worker : shared_.workers()) worker->coarse_now = now;
   fire_late_timers(now);
   const std::int64_t pressure = measure_pressure();
   const Statistics::Reason reason = consider(now, pressure);

@@ -33,6 +33,7 @@ Worker::Worker(Scheduler& scheduler, Io& io, std::shared_ptr<arch::StackPool> st
 bool Worker::is_temporary() const noexcept { return number >= shared_.options.workers; }
 
 void Worker::run() noexcept {
+  coarse_now = monotonic_now();
   arrive();
   while (!shared_.count.over()) {
     if (may_retire()) [[unlikely]] break;
@@ -73,6 +74,7 @@ inline Fiber* Worker::pick(Departure how) noexcept {
 void Worker::look_around() noexcept {
   until_fair_ = kFairnessInterval;
   rounds_ = rounds_ + 1;
+  if (rounds_ % kRoundsAClock == 0) coarse_now = monotonic_now();
   if (wheel().soonest() != Instant::max()) fire_timers(monotonic_now());
   if (may_retire()) [[unlikely]] give_all_away();
   else take_injected(1);
@@ -88,6 +90,7 @@ void Worker::leave_the_search() noexcept {
 
 // Those due together run in their order, and nobody's turn is taken.
 bool Worker::fire_timers(Instant now) noexcept {
+  coarse_now = now;
   Fired fired;
   const bool any = wheel().fire_due(now, fired) != 0;
   resume_all(std::move(fired.woken));

@@ -139,6 +139,16 @@ bool PeerGone::try_complete() {
   return gone_locked();
 }
 
+WaitReason ChannelOp::reason_of(std::string_view verb, Peers peers) const noexcept {
+  if (!core_) return {.verb = verb};
+  const auto& alive = peers == Peers::senders ? core_->senders_alive_ : core_->receivers_alive_;
+  return {.verb = verb,
+          .name = core_->name(),
+          .object = core_,
+          .peer = peers == Peers::senders ? "sender" : "receiver",
+          .peers_alive = alive.load(std::memory_order_relaxed)};
+}
+
 bool PeerGone::publish() noexcept {
   if (!core_) return true;
   const Locked locked{core_->lock_};
@@ -148,9 +158,8 @@ bool PeerGone::publish() noexcept {
 }
 
 WaitReason PeerGone::reason() const noexcept {
-  return {.verb = side_ == Side::senders ? "channel senders gone" : "channel receivers gone",
-          .name = core_ ? core_->name() : std::string_view{},
-          .object = core_};
+  return side_ == Side::senders ? reason_of("channel senders gone", Peers::senders)
+                                : reason_of("channel receivers gone", Peers::receivers);
 }
 
 void throw_no_channel() {

@@ -161,7 +161,7 @@ TEST(Thread, AFiberOnAThreadIsRefusedAndGivenBack) {
     const std::size_t in_use = frames_in_use();
     Lonely home;
     const auto captured = std::make_shared<int>(1);
-    Fiber& fiber = make_fiber(ThreadIo::get(), home, [captured] {});
+    Fiber& fiber = make_fiber(ThreadIo::get(), home, [captured] {}, Site{});
     EXPECT_THAT(logic_error_of([&] { ThreadIo::get().start(fiber); }),
                 HasSubstr("call weft::run() or FiberIo::run() first"));
     discard_fiber(fiber);

@@ -1,5 +1,7 @@
 #include <weft/core/error.hpp>
 
+#include <weft/blocking.hpp>
+#include <weft/channel.hpp>
 #include <weft/engine.hpp>
 #include <weft/event.hpp>
 #include <weft/nursery.hpp>
@@ -11,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -32,7 +35,9 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 template <class Engine, class F>
 std::string deadlock_of(Engine&& engine, F f) {
@@ -42,6 +47,10 @@ std::string deadlock_of(Engine&& engine, F f) {
     return deadlock.what();
   }
   return "no deadlock";
+}
+
+std::string spawned_at(unsigned line) {
+  return ", spawned at engine/deadlock_test.cpp:" + std::to_string(line);
 }
 
 constexpr unsigned kWorkerCounts[] = {1, 2, 4, 16};
@@ -61,19 +70,20 @@ TEST(Deadlock, NamesOneFiberAndWhatItWaitsFor) {
   const auto program = [] { Event{}.wait(); };
   const std::string expected =
       "deadlock: 1 fiber waits, and nobody is left to wake one\n"
-      "  fiber #1 \"main\" on event wait";
-  EXPECT_EQ(deadlock_of(SimIo{}, program), expected);
+      "  fiber #1 \"main\" on event wait @1 for ";
+  EXPECT_EQ(deadlock_of(SimIo{}, program), expected + "0 s");
   for (const unsigned workers : kWorkerCounts)
-    EXPECT_EQ(deadlock_of(FiberIo{raising(workers)}, program), expected) << workers;
+    EXPECT_THAT(deadlock_of(FiberIo{raising(workers)}, program), StartsWith(expected)) << workers;
 }
 
 TEST(Deadlock, NamesEveryFiberByIdAndObject) {
+  constexpr unsigned kLine = __LINE__ + 5;
   const auto program = [] {
     Event full{"inbox full"};
     Event done{std::string{"done"}};
     nursery({.name = "readers"}, [&](Nursery& n) {
       n.spawn("first", [&] { full.wait(); });
-      this_fiber::yield();
+      sleep_for(2s);
       n.spawn([&] {
         auto on_full = full.on_set();
         auto on_done = done.on_set();
@@ -87,10 +97,11 @@ TEST(Deadlock, NamesEveryFiberByIdAndObject) {
   const std::string text = deadlock_of(SimIo{{.seed = 1}}, program);
   EXPECT_EQ(text,
             "deadlock: 4 fibers wait, and nobody is left to wake one\n"
-            "  fiber #1 \"main\" on nursery join \"readers\"\n"
-            "  fiber #2 \"first\" on event wait \"inbox full\"\n"
-            "  fiber #3 on event wait \"inbox full\" or event wait \"done\"\n"
-            "  fiber #4 \"third\" on event wait \"done\"");
+            "  fiber #1 \"main\" on nursery join \"readers\" for 0 s\n"
+            "  fiber #2 \"first\" on event wait \"inbox full\" for 2 s" + spawned_at(kLine) +
+                "\n  fiber #3 on event wait \"inbox full\" or event wait \"done\" for 0 s" +
+                spawned_at(kLine + 2) +
+                "\n  fiber #4 \"third\" on event wait \"done\" for 0 s" + spawned_at(kLine + 9));
 }
 
 TEST(Deadlock, AFiberJoinedInPlaceIsNamedToo) {
@@ -214,6 +225,31 @@ TEST(Deadlock, OtherEnginesFibersAreNotListed) {
   });
 }
 
+TEST(Deadlock, TheEndsOfAChannelThatLiveAreCounted) {
+  const std::string text = deadlock_of(SimIo{}, [] {
+    Channel<int> ch{{.name = "numbers"}};
+    const auto forgotten = ch.tx;
+    static_cast<void>(ch.rx.recv());
+  });
+  EXPECT_THAT(text, HasSubstr("on channel recv \"numbers\" (2 senders live) for 0 s"));
+}
+
+TEST(Deadlock, ABlockingCallIsNotOne) {
+  for (const unsigned workers : kWorkerCounts) {
+    FiberIo io{raising(workers)};
+    io.run([] {
+      Event event;
+      nursery([&](Nursery& n) {
+        n.spawn([&] {
+          blocking([] { std::this_thread::sleep_for(5ms); });
+          event.set();
+        });
+        event.wait();
+      });
+    });
+  }
+}
+
 // ── FiberIo's three policies ────────────────────────────────────────────────────────────────────
 
 TEST(Deadlock, RaiseThrowsThoughOtherThreadsExist) {
@@ -293,9 +329,8 @@ TEST(Deadlock, ReportPrintsOnceAndKeepsWaiting) {
   written.restore();
   while (written.read_more(text)) {
   }
-  EXPECT_EQ(text,
-            "weft: deadlock: 1 fiber waits, and nobody is left to wake one\n"
-            "  fiber #1 \"main\" on event wait \"rescued\"\n");
+  EXPECT_THAT(text, MatchesRegex("weft: deadlock: 1 fiber waits, and nobody is left to wake one\n"
+                                 "  fiber #1 \"main\" on event wait \"rescued\" for [^\n]*\n"));
 }
 
 // This program's main() has a watchdog thread; the child that the test starts has none.
@@ -309,9 +344,14 @@ TEST(Deadlock, AutomaticThrowsInAProcessWithOneThread) {
     EXPECT_THAT(child.output, HasSubstr("[  PASSED  ] 1 test"));
     return;
   }
-  FiberIo io{{.workers = 1}};
-  EXPECT_THAT(deadlock_of(io, [] { Event{"nobody's"}.wait(); }),
-              HasSubstr("fiber #1 \"main\" on event wait \"nobody's\""));
+  for (const unsigned workers : kWorkerCounts) {
+    for (const int signal : {0, SIGUSR1}) {  // whose thread is ours, too
+      FiberIo io{{.workers = workers, .dump_signal = signal}};
+      EXPECT_THAT(deadlock_of(io, [] { Event{"nobody's"}.wait(); }),
+                  HasSubstr("fiber #1 \"main\" on event wait \"nobody's\" for "))
+          << workers << ' ' << signal;
+    }
+  }
 }
 
 }  // namespace

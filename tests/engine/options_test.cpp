@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <sched.h>
 #include <sys/wait.h>
@@ -45,7 +46,7 @@ class OptionsTest : public ::testing::Test {
     for (const char* name :
          {"WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL", "WEFT_TEMP_IDLE_TIMEOUT",
           "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
-          "WEFT_SHUTDOWN_REPORT_AFTER", "WEFT_STALL_REPORT_AFTER"})
+          "WEFT_SHUTDOWN_REPORT_AFTER", "WEFT_STALL_REPORT_AFTER", "WEFT_DUMP_SIGNAL"})
       ::unsetenv(name);
   }
 };
@@ -146,6 +147,24 @@ TEST_F(OptionsTest, EveryWayToDealWithADeadlockHasAName) {
   EXPECT_EQ(named("raise"), OnDeadlock::raise);
 }
 
+TEST_F(OptionsTest, SignalsHaveNamesAndNumbers) {
+  const auto named = [](const char* text) {
+    const Variable signal{"WEFT_DUMP_SIGNAL", text};
+    return resolve({}).dump_signal;
+  };
+  EXPECT_EQ(resolve({}).dump_signal, 0);
+  EXPECT_EQ(named("USR2"), SIGUSR2);
+  EXPECT_EQ(named("SIGQUIT"), SIGQUIT);
+  EXPECT_EQ(named("10"), 10);
+  EXPECT_EQ(named("0"), 0);
+  EXPECT_EQ(describe({.dump_signal = SIGUSR1}).back().value, "SIGUSR1");
+  EXPECT_EQ(describe({.dump_signal = SIGRTMIN}).back().value, std::to_string(SIGRTMIN));
+  for (const char* const bad : {"usr1", "SIG", "10x", "USR1 "})
+    EXPECT_THAT(refusal("WEFT_DUMP_SIGNAL", bad), ::testing::HasSubstr("a signal's name")) << bad;
+  for (const int bad : {SIGKILL, SIGSEGV, -1, 1000})
+    EXPECT_THAT(refusal({.dump_signal = bad}), ::testing::HasSubstr("dump_signal is ")) << bad;
+}
+
 // ── refusals ────────────────────────────────────────────────────────────────────────────────────
 
 TEST_F(OptionsTest, NumbersThatAreNoneAreRefused) {
@@ -227,14 +246,15 @@ TEST_F(OptionsTest, EveryOptionIsDescribed) {
   EXPECT_THAT(names,
               ElementsAre("workers", "max_workers", "scale_interval", "temp_idle_timeout",
                           "stack_bytes", "max_fibers", "max_blocking", "on_deadlock",
-                          "shutdown_report_after", "stall_report_after"));
+                          "shutdown_report_after", "stall_report_after", "dump_signal"));
   EXPECT_THAT(variables,
               ElementsAre("WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL",
                           "WEFT_TEMP_IDLE_TIMEOUT", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
                           "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
-                          "WEFT_SHUTDOWN_REPORT_AFTER", "WEFT_STALL_REPORT_AFTER"));
-  EXPECT_THAT(values,
-              ElementsAre("5", "0", "10ms", "1s", "262144", "0", "64", "raise", "5s", "0s"));
+                          "WEFT_SHUTDOWN_REPORT_AFTER", "WEFT_STALL_REPORT_AFTER",
+                          "WEFT_DUMP_SIGNAL"));
+  EXPECT_THAT(values, ElementsAre("5", "0", "10ms", "1s", "262144", "0", "64", "raise", "5s", "0s",
+                                  "none"));
 }
 
 // ── temporary workers ───────────────────────────────────────────────────────────────────────────

@@ -747,7 +747,7 @@ TEST_P(Workers, ADumpOfASleepingEngine) {
       while (waiting.load() < 10) this_fiber::yield();
       asker = std::thread{[&] {
         std::string text;
-        while (occurrences(text, "\"sleeper\" parked on event wait \"go\"\n") < 10)
+        while (occurrences(text, "\"sleeper\" parked on event wait \"go\" for ") < 10)
           text = dump_of(io);
         go.set();
       }};

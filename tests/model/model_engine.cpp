@@ -42,7 +42,7 @@ void ModelEngine::fiber(void (*body)(void*), void* argument) {
   };
   Fiber& fiber = frames_[frames_used_++];
   ::new (fiber.room) Body{body, argument};
-  fiber.closure = &ClosureOf<Body>::kClosure;
+  fiber.closure = &ClosureOf<Body>::closure;
   fiber.scope = &home_;
   fiber.io = this;
   fiber.id = frames_used_;

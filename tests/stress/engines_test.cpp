@@ -163,10 +163,11 @@ TEST_P(Stress, DeadlockReportBesideABusyEngine) {
     } catch (const Deadlock& deadlock) {
       text = deadlock.what();
     }
-    EXPECT_EQ(text,
+    EXPECT_EQ(text.substr(0, text.rfind(':')),
               "deadlock: 2 fibers wait, and nobody is left to wake one\n"
-              "  fiber #1 \"main\" on nursery join \"all\"\n"
-              "  fiber #2 \"reader\" on event wait \"never\"");
+              "  fiber #1 \"main\" on nursery join \"all\" for 0 s\n"
+              "  fiber #2 \"reader\" on event wait \"never\" for 0 s, spawned at "
+              "stress/engines_test.cpp");
   }
   stop.store(true);
   busy.join();

@@ -7,6 +7,7 @@
 #include <support/child_process.hpp>
 #include <support/watchdog.hpp>
 
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 using weft::testing::ChildResult;
@@ -40,8 +41,19 @@ TEST(Watchdog, HungTestIsNamedDumpedAndAborted) {
 TEST(Watchdog, HungEngineIsDumped) {
   const ChildResult victim = run_victim("Hang.InsideAnEngine", "3");
   EXPECT_EQ(victim.signal, SIGABRT);
-  EXPECT_THAT(victim.output, HasSubstr("#1 \"main\" parked on timer"));
+  EXPECT_THAT(victim.output, HasSubstr("  worker 0 sleep"));
+  EXPECT_THAT(victim.output, ContainsRegex("#1 \"main\" parked on timer for [0-9.]+ m?s, run at "
+                                           "support/watchdog_victim.cpp:[0-9]+"));
   EXPECT_THAT(victim.output, HasSubstr("nursery \"stuck\" open"));
+  EXPECT_THAT(victim.output, ContainsRegex("\"patient\" parked on event wait "
+                                           "\"what never comes\" for [0-9.]+ m?s, spawned at "
+                                           "support/watchdog_victim.cpp:[0-9]+"));
+}
+
+TEST(Watchdog, HungSimulationIsDumped) {
+  const ChildResult victim = run_victim("Hang.InsideASimulation", "3");
+  EXPECT_EQ(victim.signal, SIGABRT);
+  EXPECT_THAT(victim.output, HasSubstr("#1 \"main\" running on worker 0, and does not give way"));
   EXPECT_THAT(victim.output, HasSubstr("\"patient\" parked on event wait \"what never comes\""));
 }
 

@@ -52,6 +52,18 @@ TEST(Hang, InsideAnEngine) {
   });
 }
 
+TEST(Hang, InsideASimulation) {
+  weft::SimIo io;
+  io.run([] {
+    weft::Event never{"what never comes"};
+    weft::nursery([&](weft::Nursery& n) {
+      n.spawn("patient", [&] { never.wait(); });
+      weft::this_fiber::yield();
+      hang();
+    });
+  });
+}
+
 TEST(Forget, APassesAndB) { say_on_timeout("state of a finished test"); }
 TEST(Forget, BHangs) { hang(); }
 

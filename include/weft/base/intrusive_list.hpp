@@ -98,6 +98,13 @@ class Chain {
   // The element, if it is the only one.
   [[nodiscard]] T* single() const noexcept { return first_ == last_ ? first_ : nullptr; }
 
+  // Counts them, one by one.
+  [[nodiscard]] std::size_t length() const noexcept {
+    std::size_t count = 0;
+    for (const T* at = first_; at; at = at->link) ++count;
+    return count;
+  }
+
   void push_back(T& element) noexcept {
     element.link = nullptr;
     if (last_) last_->link = &element;

@@ -15,6 +15,9 @@ struct Carrier {
   const Io* engine = nullptr;                  // whose fibers it carries
   std::uint16_t number = 0;                    // among the engine's carriers
   bool has_pinned = false;                     // a fiber was pinned to it: it must stay
+  // About what time it is, never ahead: what waits are stamped with, which must not cost a look at
+  // the clock. Any thread that has just looked may write it.
+  Inspected<Instant> coarse_now{};
   FrameCache frames;
 
   // The calling thread's. A thread that never met weft becomes a carrier here.

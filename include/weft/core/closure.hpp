@@ -55,7 +55,7 @@ struct ClosureOf {
     return end;
   }
 
-  static constexpr Closure kClosure{&run, &drop};
+  static constinit inline Closure closure{&run, &drop, {}};
 };
 
 // A frame with room for `locals`, and in it them, in exchange for `frame`.
@@ -83,9 +83,10 @@ struct ClosureOf {
 }
 
 // A new fiber of `io` in `home`, RUNNABLE but not yet started. Allocates nothing in the steady
-// state, unless F is larger than a large frame. If F's move throws, the frame is given back.
+// state, unless F is larger than a large frame. If F's move throws, the frame is given back. `site`
+// is remembered if it is the first for this F.
 template <class F>
-Fiber& make_fiber(Io& io, Home& home, F&& callable) {
+Fiber& make_fiber(Io& io, Home& home, F&& callable, Site site) {
   using Stored = std::decay_t<F>;
   constexpr FrameSize kSize = kFits<Stored> && sizeof(Stored) > kRoomBytes[0] ? FrameSize::large
                                                                               : FrameSize::small;
@@ -109,7 +110,8 @@ Fiber& make_fiber(Io& io, Home& home, F&& callable) {
       throw;
     }
   }
-  fiber.closure = &ClosureOf<Stored>::kClosure;
+  ClosureOf<Stored>::closure.spawned_at.note_first(site);
+  fiber.closure = &ClosureOf<Stored>::closure;
   fiber.scope = &home;
   fiber.io = &io;
   fiber.word.mark_reborn();
@@ -142,7 +144,9 @@ inline void recycle_frame(Fiber& fiber, Carrier& here) noexcept {
   fiber.io = nullptr;
   fiber.attention.store(kAttendToEnrol, std::memory_order_relaxed);
   if (fiber.traits != 0) [[unlikely]] {
-    fiber.set_name({});
+    // An inspector may be copying the name of one that ran on.
+    if (fiber.traits & kNameOwned) fiber.rename({});
+    else fiber.set_name({});
     fiber.traits = 0;
   }
   here.frames.give(fiber);

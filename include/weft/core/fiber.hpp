@@ -13,6 +13,8 @@
 #include <weft/base/sync.hpp>
 #include <weft/core/control_word.hpp>
 #include <weft/core/name.hpp>
+#include <weft/core/site.hpp>
+#include <weft/core/time.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -37,10 +39,12 @@ class Waitable;
 using FiberId = std::uint64_t;
 using FiberList = Chain<Fiber>;  // through Fiber::link
 
-// How to run, or throw away unrun, the closure in a frame. Both destroy it.
-struct Closure {
+// How to run, or throw away unrun, the closure in a frame. Both destroy it. One for each type: a
+// lambda's type belongs to one place in the source, so this is where its fibers are spawned.
+struct alignas(32) Closure {
   FiberState (*run)(Fiber&) noexcept;  // done or cancelled
   void (*drop)(Fiber&) noexcept;
+  KeptSite spawned_at{};
 };
 
 // The memory a strand stands on. A child joined in place stands on its parent's.
@@ -66,6 +70,9 @@ struct Strand : ListNode<Strand> {  // linked in the scope it is enrolled in
   };
   union {
     std::span<Waitable* const> waiting_for;  // while parked: what to print
+  };
+  union {
+    Instant waiting_since;  // while parked: Carrier::coarse_now when it began
   };
 };
 
@@ -118,10 +125,10 @@ class alignas(64) Fiber {
   std::uint8_t size_class = 0;      // of the frame, see FramePool
   Var<std::uint8_t> on_stack;       // model builds race-check it as "this stack is in use" (F1)
   // ── second line: how it began ───────────────────────────────────────────────────────────────
-  const Closure* closure = nullptr;
+  Inspected<const Closure*> closure;  // of a free frame: its last fiber's
   CancelScope* scope = nullptr;     // innermost; an unborn fiber's is the one it was spawned in
-  FiberId id = 0;
-  const char* name_text = nullptr;
+  Inspected<FiberId> id = 0;
+  Inspected<const char*> name_text;
   std::byte room[32];               // the closure; larger size classes go on behind it
 
   // Where the closure is. Not the array itself: in larger frames there is more behind it.
@@ -133,7 +140,10 @@ class alignas(64) Fiber {
 
   static Fiber& current() noexcept;  // the running fiber; a plain thread's own if it is none
 
-  [[nodiscard]] std::string_view name() const noexcept { return name_text ? name_text : ""; }
+  [[nodiscard]] std::string_view name() const noexcept {
+    const char* const text = name_text;
+    return text ? text : "";
+  }
   void set_name(Name name) noexcept;  // by whoever alone knows the fiber: its spawner, its worker
   void rename(Name name) noexcept;    // by itself, while its children may ask for its path
   [[nodiscard]] std::string copy_name() const;

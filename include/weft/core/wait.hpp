@@ -99,7 +99,8 @@ template <class AnyLock>
 [[gnu::always_inline]] inline bool park_on(Fiber& self, Waitable& arm, AnyLock& lock,
                                            WaitList& list) {
   // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
-  if (Carrier::here().exceptions->uncaught != 0) [[unlikely]] {
+  const Carrier& here = Carrier::here();
+  if (here.exceptions->uncaught != 0) [[unlikely]] {
     lock.unlock();
     wait(arm);
     return true;
@@ -114,6 +115,7 @@ template <class AnyLock>
   }
   Waitable* const arms[] = {&arm};
   self.strand->waiting_for = arms;
+  self.strand->waiting_since = here.coarse_now;
   arm.bind(self, *ticket, 0);
   if (mutant::kFusedLinkApart) {
     lock.unlock();

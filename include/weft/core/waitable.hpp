@@ -19,6 +19,8 @@ struct WaitReason {
   std::string_view name{};     // the object's own name, may be empty
   const void* object = nullptr;
   bool is_join = false;        // ends when fibers do, and those have reasons of their own
+  std::string_view peer{};     // "sender": by whom the wait could be ended, if they are counted,
+  std::uint32_t peers_alive = 0;  // and how many of them there are
 };
 
 class Waitable : public ListNode<Waitable> {

@@ -55,12 +55,13 @@ class Microthread {
 // it is dropped, the exception fails the nursery. Cancel point.
 template <class F>
   requires std::invocable<std::decay_t<F>&>
-reader<std::exception_ptr> spawn(F&& f, Name name = {}) {
+reader<std::exception_ptr> spawn(F&& f, Name name = {}, Site site = Site::here()) {
   Channel<std::exception_ptr> errors;
   std::decay_t<F> stored(std::forward<F>(f));
   weft::detail::spawn_sibling(
       std::move(name),
-      detail::Microthread<std::decay_t<F>>{std::move(stored), std::move(errors.tx)});
+      detail::Microthread<std::decay_t<F>>{std::move(stored), std::move(errors.tx)},
+      site);
   return std::move(errors.rx);
 }
 
@@ -73,11 +74,11 @@ inline void join(const reader<std::exception_ptr>& spawned) {
 // Runs `f` and all that it spawns, until the last has ended: a nursery, whose first child is `f`.
 template <class F>
   requires std::invocable<std::decay_t<F>&>
-void run(F&& f) {
+void run(F&& f, Site site = Site::here()) {
   nursery([&](Nursery& n) {
-    n.spawn([f = std::decay_t<F>(std::forward<F>(f))]() mutable {
-      static_cast<void>(std::invoke(f));
-    });
+    n.spawn(
+        [f = std::decay_t<F>(std::forward<F>(f))]() mutable { static_cast<void>(std::invoke(f)); },
+        site);
   });
 }
 
@@ -85,26 +86,28 @@ void run(F&& f) {
 
 // `f` is given the writer, the caller the reader.
 template <class T = poke_t, class F>
-[[nodiscard]] reader<T> spawn_producer(F f, Name name = {}) {
+[[nodiscard]] reader<T> spawn_producer(F f, Name name = {}, Site site = Site::here()) {
   reader<T> r;
-  spawn([f = std::move(f), w = ++r]() mutable { std::invoke(f, std::move(w)); }, std::move(name));
+  spawn([f = std::move(f), w = ++r]() mutable { std::invoke(f, std::move(w)); }, std::move(name),
+        site);
   return r;
 }
 // The other way round.
 template <class T = poke_t, class F>
-[[nodiscard]] writer<T> spawn_consumer(F f, Name name = {}) {
+[[nodiscard]] writer<T> spawn_consumer(F f, Name name = {}, Site site = Site::here()) {
   writer<T> w;
-  spawn([f = std::move(f), r = --w]() mutable { std::invoke(f, std::move(r)); }, std::move(name));
+  spawn([f = std::move(f), r = --w]() mutable { std::invoke(f, std::move(r)); }, std::move(name),
+        site);
   return w;
 }
 // `f` stands between the two ends that the caller is given.
 template <class T = poke_t, class U = T, class F>
-[[nodiscard]] channel<T, U> spawn_filter(F f, Name name = {}) {
+[[nodiscard]] channel<T, U> spawn_filter(F f, Name name = {}, Site site = Site::here()) {
   writer<T> w;
   reader<U> r;
   spawn([f = std::move(f), in = --w,
          out = ++r]() mutable { std::invoke(f, std::move(in), std::move(out)); },
-        std::move(name));
+        std::move(name), site);
   return {std::move(w), std::move(r)};
 }
 

@@ -12,11 +12,11 @@ namespace weft::detail {
 
 // A child of the engine's root, as `self` is.
 template <class F>
-void spawn_in_root(Fiber& self, Home& root, Name name, F&& f) {
+void spawn_in_root(Fiber& self, Home& root, Name name, F&& f, Site site) {
   if (!root.child_added()) throw NurseryClosed{};
   Fiber* child = nullptr;
   try {
-    child = &make_fiber(*self.io, root, std::forward<F>(f));
+    child = &make_fiber(*self.io, root, std::forward<F>(f), site);
     if (!name.empty()) child->set_name(std::move(name));
     self.io->start(*child);
   } catch (...) {
@@ -30,14 +30,14 @@ void spawn_in_root(Fiber& self, Home& root, Name name, F&& f) {
 // The function that run() was given is a child of the engine's root. Throws what Nursery::spawn()
 // does, and std::logic_error outside an engine. Cancel point.
 template <std::invocable F>
-void spawn_sibling(Name name, F f) {
+void spawn_sibling(Name name, F f, Site site) {
   static_cast<void>(io());  // throws: not inside an engine
   Fiber& self = Fiber::current();
   checkpoint(self);
   Home& home = static_cast<Home&>(*self.strand->home);
-  if (!home.owner()) return spawn_in_root(self, home, std::move(name), std::move(f));
+  if (!home.owner()) return spawn_in_root(self, home, std::move(name), std::move(f), site);
   try {
-    static_cast<Nursery&>(home).spawn(std::move(name), std::move(f));
+    static_cast<Nursery&>(home).spawn(std::move(name), std::move(f), site);
   } catch (const NurseryClosed&) {
     checkpoint(self);  // cancelled since: that is no failure
     throw;

@@ -53,6 +53,10 @@ class ChannelOp : public Waitable {
   ChannelOp(ChannelCore* core, WaitList ChannelCore::* list) noexcept : core_(core), list_(list) {}
   ~ChannelOp() = default;
 
+  enum class Peers : bool { senders, receivers };
+  // What to print, and how many could end the wait.
+  [[nodiscard]] WaitReason reason_of(std::string_view verb, Peers peers) const noexcept;
+
   // Again, from the beginning.
   void renew() noexcept { fate_.write(Fate::pending); }
 
@@ -433,9 +437,7 @@ class ChannelState<Cell>::Send : public ChannelOp {
     return !can_complete;
   }
   [[nodiscard]] WaitReason reason() const noexcept override {
-    return {.verb = "channel send",
-            .name = this->core_ ? this->core_->name() : std::string_view{},
-            .object = this->core_};
+    return this->reason_of("channel send", Peers::receivers);
   }
 
  private:
@@ -473,9 +475,7 @@ class ChannelState<Cell>::Recv : public ChannelOp {
     return !can_complete;
   }
   [[nodiscard]] WaitReason reason() const noexcept override {
-    return {.verb = "channel recv",
-            .name = this->core_ ? this->core_->name() : std::string_view{},
-            .object = this->core_};
+    return this->reason_of("channel recv", Peers::senders);
   }
 
  private:

@@ -198,7 +198,7 @@ void Sysmon::look_for_the_stuck() noexcept {
   bool everybody = true;
   for (const auto& worker : shared_.workers()) {
     if (worker->state() == WorkerState::dead) continue;
-    const bool stuck = is_stuck(*worker, seen_[worker->index()]);
+    const bool stuck = is_stuck(*worker);
     if (stuck) worker->mark_held();
     stranded = stranded || (stuck && worker->backlog() > 0);
     everybody = everybody && stuck;
@@ -206,13 +206,18 @@ void Sysmon::look_for_the_stuck() noexcept {
   if (stranded || (injected && everybody)) stuck_ = everybody ? Stuck::everybody : Stuck::some;
 }
 
-// Blocked, or held by a fiber that computes: not one that merely waits for a core.
-bool Sysmon::is_stuck(Worker& worker, const Seen& seen) noexcept {
+bool Sysmon::is_stuck(const Worker& worker) const noexcept {
   if (worker.is_held()) return true;
+  return seen_[worker.index()].stranded >= kStillRounds && keeps_its_fiber(worker);
+}
+
+// Blocked, or held by a fiber that computes. One that merely waits for a core is neither: on a busy
+// machine there is always one of those.
+bool Sysmon::keeps_its_fiber(const Worker& worker) const noexcept {
+  const Seen& seen = seen_[worker.index()];
   const int thread = worker.thread_id();
-  if (seen.stranded < kStillRounds || thread == 0) return false;
-  if (cpu_time_of(thread) - seen.cpu_at_first >= kTimeSlice) return true;
-  return !waits_for_core(thread);
+  if (seen.still < kStillRounds || thread == 0) return false;
+  return cpu_time_of(thread) - seen.cpu_at_first >= kTimeSlice || !waits_for_core(thread);
 }
 
 // Nobody can be hired, and the others have no time to search: what is stranded goes where they look
@@ -255,10 +260,12 @@ void Sysmon::join_the_retired() noexcept {
 // As long as a worker is stuck, its stand-in is needed. Afterwards it goes, even if it has enough
 // to do: there are more of them than cores.
 void Sysmon::let_one_go(Instant now) noexcept {
-  const bool stuck = std::any_of(seen_.begin(), seen_.end(), [](const Seen& seen) {
-    return seen.still >= kStillRounds;
-  });
-  if (stuck) stuck_at_ = now;
+  if (std::find(is_hired_.begin(), is_hired_.end(), true) == is_hired_.end()) return;
+  const auto all = shared_.workers();
+  if (std::any_of(all.begin(), all.end(), [&](const auto& worker) {
+        return keeps_its_fiber(*worker);
+      }))
+    stuck_at_ = now;
   if (now - stuck_at_ < shared_.options.temp_idle_timeout) return;
   for (unsigned i = shared_.options.max_workers; i-- > shared_.options.workers;) {
     if (!is_hired_[i]) continue;

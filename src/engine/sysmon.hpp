@@ -82,7 +82,8 @@ class Sysmon {
   [[nodiscard]] Statistics::Reason consider(Instant now, std::int64_t pressure) noexcept;
   void look_for_the_stuck() noexcept;
   void relieve_the_stuck() noexcept;
-  [[nodiscard]] bool is_stuck(Worker& worker, const Seen& seen) noexcept;
+  [[nodiscard]] bool is_stuck(const Worker& worker) const noexcept;
+  [[nodiscard]] bool keeps_its_fiber(const Worker& worker) const noexcept;
   bool hire(Instant now) noexcept;
   void say_goodbye(unsigned place) noexcept;
   void join_the_retired() noexcept;

@@ -197,7 +197,7 @@ TEST_P(Elastic, StandInsLeaveInTheMiddleOfWork) {
   std::atomic<bool> over{false};
   io.run([&] {
     nursery([&](Nursery& n) {
-      for (int i = 0; i < 64; ++i)
+      for (int i = 0; i < 16; ++i)
         n.spawn([&] {
           while (!over) this_fiber::yield();
         });

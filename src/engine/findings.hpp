@@ -48,7 +48,7 @@ class StallReporter {
   Scheduler& shared_;
   std::optional<arch::BacktraceHandler> handler_;
   std::optional<StallWatch> watch_;
-  std::vector<WorkerSight> sights_;
+  std::vector<WorkerProgress> sights_;
 };
 
 // ── locks ───────────────────────────────────────────────────────────────────────────────────────

@@ -43,7 +43,8 @@ void Scheduler::tell_who_keeps_it() noexcept try {
             (calls == 1 ? " call of blocking() has" : " calls of blocking() have") +
             " not returned";
   const std::vector<std::string> waiting =
-      all_stand ? describe_waits(io_, monotonic_now(), policy::kClockGrain) : std::vector<std::string>{};
+      all_stand ? describe_waits(io_, monotonic_now(), policy::kClockGrain)
+                : std::vector<std::string>{};
   for (std::size_t i = 0; i < std::min(waiting.size(), kFibersMax); ++i)
     text += "\n  " + waiting[i];
   if (waiting.size() > kFibersMax)

@@ -2,9 +2,9 @@
 
 namespace weft::engine {
 
-std::span<const Stall> StallWatch::look(Instant now, std::span<const WorkerSight> sights) {
+std::span<const Stall> StallWatch::look(Instant now, std::span<const WorkerProgress> sights) {
   due_.clear();
-  for (const WorkerSight& sight : sights) {
+  for (const WorkerProgress& sight : sights) {
     if (sight.worker >= records_.size()) records_.resize(sight.worker + 1);
     Record& record = records_[sight.worker];
     if (!sight.runs || !record.runs || sight.picks != record.picks) {

@@ -17,7 +17,7 @@
 namespace weft::engine {
 
 // What the watcher sees of a worker at one look.
-struct WorkerSight {
+struct WorkerProgress {
   unsigned worker = 0;
   std::uint64_t picks = 0;  // another number when it has picked a fiber since
   bool runs = false;        // a fiber, or is about to; false: it looks for work, sleeps or is gone
@@ -44,7 +44,7 @@ class StallWatch {
 
   // The stalls that are to be reported now: each once, however long it lasts. To be called every
   // few milliseconds; good until the next call.
-  std::span<const Stall> look(Instant now, std::span<const WorkerSight> sights);
+  std::span<const Stall> look(Instant now, std::span<const WorkerProgress> sights);
 
  private:
   struct Record {

@@ -165,8 +165,9 @@ void Sysmon::see(Worker& worker, Seen& seen, bool work_for_anybody) noexcept {
 // come to neither, somebody else must do it.
 void Sysmon::fire_late_timers(Instant now) noexcept {
   for (const auto& worker : shared_.workers()) {
-    if (worker->inbox.is_asleep() || worker->timers.soonest() + kTimersLate > now) continue;
+    if (worker->inbox.is_asleep() || worker->timers.soonest() > now - kTimersLate) continue;
     firing_.store(true, std::memory_order_seq_cst);
+    Sync::fence(std::memory_order_seq_cst);  // pairs with raise_if_deadlocked()
     Fired fired;
     count(late_timers_, worker->timers.fire_due(now, fired));
     shared_.give_to_anybody(std::move(fired.woken));

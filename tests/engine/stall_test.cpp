@@ -41,7 +41,7 @@ using namespace std::chrono_literals;
 using engine::Stall;
 using engine::StallWatch;
 using engine::ThreadSight;
-using engine::WorkerSight;
+using engine::WorkerProgress;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -53,7 +53,7 @@ using ::testing::Not;
 class Watching : public ::testing::Test {
  protected:
   // The workers reported by one look, after `passed`.
-  std::vector<unsigned> look(Duration passed, const std::vector<WorkerSight>& sights) {
+  std::vector<unsigned> look(Duration passed, const std::vector<WorkerProgress>& sights) {
     now_ += passed;
     std::vector<unsigned> reported;
     for (const Stall& stall : watch_.look(now_, sights)) {
@@ -63,7 +63,7 @@ class Watching : public ::testing::Test {
     return reported;
   }
   // Looks every 5 ms; the worker computes all the time.
-  std::vector<unsigned> computes(Duration span, const WorkerSight& sight) {
+  std::vector<unsigned> computes(Duration span, const WorkerProgress& sight) {
     std::vector<unsigned> reported;
     for (Duration at{}; at < span; at += 5ms) {
       threads_[sight.worker].on_cpu += 5ms;
@@ -83,7 +83,7 @@ class Watching : public ::testing::Test {
 };
 
 TEST_F(Watching, AFiberThatDoesNotGiveWayIsReportedOnce) {
-  const WorkerSight stalled{.worker = 1, .picks = 7, .runs = true};
+  const WorkerProgress stalled{.worker = 1, .picks = 7, .runs = true};
   EXPECT_THAT(computes(50ms, stalled), IsEmpty());
   EXPECT_THAT(computes(10'000ms, stalled), ElementsAre(1));
   EXPECT_FALSE(last_.sleeping);
@@ -109,7 +109,7 @@ TEST_F(Watching, AWorkerThatRunsNobodyIsNotReported) {
 }
 
 TEST_F(Watching, AThreadThatWaitsForACoreIsNotToBlame) {
-  const WorkerSight stalled{.worker = 0, .picks = 1, .runs = true};
+  const WorkerProgress stalled{.worker = 0, .picks = 1, .runs = true};
   for (int i = 0; i < 100; ++i) EXPECT_THAT(look(5ms, {stalled}), IsEmpty());
   threads_[0].on_cpu += 49ms;
   EXPECT_THAT(look(5ms, {stalled}), IsEmpty());
@@ -119,7 +119,7 @@ TEST_F(Watching, AThreadThatWaitsForACoreIsNotToBlame) {
 
 TEST_F(Watching, OneThatSleepsInTheKernelKeepsItsWorkerAllTheSame) {
   threads_[0].sleeping = true;
-  const WorkerSight stalled{.worker = 0, .picks = 1, .runs = true};
+  const WorkerProgress stalled{.worker = 0, .picks = 1, .runs = true};
   for (int i = 0; i < 10; ++i) EXPECT_THAT(look(5ms, {stalled}), IsEmpty());
   EXPECT_THAT(look(5ms, {stalled}), ElementsAre(0));
   EXPECT_TRUE(last_.sleeping);

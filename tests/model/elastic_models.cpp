@@ -5,6 +5,8 @@
 #include "engine/bell.hpp"
 #include "engine/idle.hpp"
 #include "engine/inbox.hpp"
+#include "engine/injector.hpp"
+#include "engine/shared_timers.hpp"
 #include "small_scheduler.hpp"
 
 #include <weft/base/mutant.hpp>
@@ -208,6 +210,42 @@ void watcher_is_stopped(Program& p) {
   p.thread("main", [&s] { s.stop(); });
 }
 
+// ── a deadlock that is none ─────────────────────────────────────────────────────────────────────
+
+// The watcher fires the last timer and gives the fiber to anybody, while the watch looks whether
+// there is a deadlock: as Sysmon::fire_late_timers() and Scheduler::raise_if_deadlocked().
+struct LastTimer {
+  class Due final : public Timer {
+    void fire(Fired&) noexcept override {}
+  };
+  engine::SharedTimers timers;
+  Due timer;
+  Fiber fiber;
+  engine::InjectorOf<2> injector;
+  Atomic<bool> firing{false};
+
+  LastTimer() { timers.arm(timer); }
+  void fire() {
+    if (!mutant::kFiringUnannounced) firing.store(true, std::memory_order_seq_cst);
+    Fired fired;
+    static_cast<void>(timers.fire_due(Instant{}, fired));
+    injector.push(fiber);
+    firing.store(false, std::memory_order_seq_cst);
+  }
+  void look() {
+    if (timers.soonest() != Instant::max()) return;
+    Sync::fence(std::memory_order_seq_cst);
+    if (firing.load(std::memory_order_seq_cst)) return;
+    check(!injector.empty(), "a deadlock, although a fiber is about to run");
+  }
+};
+
+void last_timer_is_fired(Program& p) {
+  auto& s = p.make<LastTimer>();
+  p.thread("watcher", [&s] { s.fire(); });
+  p.thread("watch", [&s] { s.look(); });
+}
+
 constexpr unsigned kDraws = 50'000;  // for what is too large to search
 
 constexpr SchedulerModel within(unsigned bound, const char* name, void (*setup)(Program&),
@@ -226,6 +264,7 @@ constexpr std::array kElasticModels{
     SchedulerModel{{"newcomer meets a sleeper", newcomer_meets_a_sleeper, true, Mode::pct}, kDraws},
     within(3, "watcher is roused", watcher_is_roused),
     within(3, "watcher is stopped", watcher_is_stopped),
+    SchedulerModel{{"last timer is fired", last_timer_is_fired}},
 };
 
 }  // namespace

@@ -151,6 +151,7 @@ constexpr std::array kGuards{
     Guard{mutant::kBellUnfenced, "watcher is roused"},
     Guard{mutant::kNewcomerUnlisted, "newcomer is told of the end"},
     Guard{mutant::kEndUnfenced, "newcomer is told of the end"},
+    Guard{mutant::kFiringUnannounced, "last timer is fired"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 

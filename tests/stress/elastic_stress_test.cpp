@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <array>
@@ -18,6 +19,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -130,6 +132,8 @@ TEST_P(ElasticStress, EveryFiberRunsOnce) {
             block_briefly();
           }))
         accepted.fetch_add(1);
+      // Stops everybody meanwhile, if it can; nobody may come, and who goes is not waited for.
+      io.inspect([](std::span<const Fiber* const>, void*) {}, nullptr);
       std::this_thread::sleep_for(200us);
     }
   }};
@@ -153,6 +157,29 @@ TEST_P(ElasticStress, EveryFiberRunsOnce) {
   expect_all_gone(io);
   if (rounds < 100) return;  // in so short a time perhaps nobody was needed
   EXPECT_GT(io.statistics().promotions, 0U) << to_string(io.statistics());
+}
+
+// The watcher starts their threads, and blocks signals; they do not.
+TEST(ElasticSignals, AreNotBlockedOnTemporaryWorkers) {
+  FiberIo io{{.workers = 1, .max_workers = 2, .scale_interval = 0s}};
+  std::atomic<int> blocked{-1};
+  io.run([&] {
+    const pid_t usual = thread_here();
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        if (thread_here() == usual) return;  // cannot be: that one is blocked till we have run
+        sigset_t mask;
+        ::pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+        int count = 0;
+        for (const int signal : {SIGSEGV, SIGTERM, SIGINT, SIGUSR1, SIGPROF})
+          count += ::sigismember(&mask, signal);
+        blocked.store(count);
+      });
+      const blocking_hint hint;
+      while (blocked.load() < 0) ::usleep(100);
+    });
+  });
+  EXPECT_EQ(blocked.load(), 0);
 }
 
 // Who is pinned to a temporary worker keeps it; who is not may be anywhere.

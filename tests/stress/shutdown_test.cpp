@@ -100,7 +100,7 @@ class Load {
             this_fiber::yield();
           }
         });
-        n.spawn([&, held = Thing{}] {
+        n.spawn([&, i, held = Thing{}] {
           for (;; step()) {
             const Semaphore::Permit permit = places.permit();
             sleep_for(std::chrono::microseconds{i});

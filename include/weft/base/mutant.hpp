@@ -137,6 +137,7 @@ inline constexpr Switch kRetiresUncounted{143};
 inline constexpr Switch kBellUnfenced{144};
 inline constexpr Switch kNewcomerUnlisted{145};
 inline constexpr Switch kEndUnfenced{146};
+inline constexpr Switch kFiringUnannounced{147};
 
 struct Mutant {
   int id;
@@ -367,6 +368,8 @@ inline constexpr std::array kMutants{
            "explorer: livelock"},
     Mutant{146, "kEndUnfenced", "the last child looks for newcomers without a fence",
            "explorer: livelock"},
+    Mutant{147, "kFiringUnannounced", "the watcher fires timers and tells nobody",
+           "explorer: a deadlock that is none"},
 };
 
 }  // namespace weft::mutant

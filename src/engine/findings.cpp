@@ -68,8 +68,8 @@ std::string title_of(FiberId id, std::string_view name) {
 
 // Where such fibers are spawned, as a line; empty if that is not known.
 std::string spawn_site(const Closure* closure) {
-  static_cast<void>(closure);
-  return {};
+  const Site site = closure ? closure->spawned_at.get() : Site{};
+  return site ? std::string{site.file} + ':' + std::to_string(site.line) : std::string{};
 }
 
 // ── stalls ──────────────────────────────────────────────────────────────────────────────────────

@@ -479,6 +479,7 @@ TEST_P(StalledEngine, ReportsAHogOnceAndByName) {
   ASSERT_EQ(said.size(), 1U) << said.back().text;
   EXPECT_EQ(said[0].name, "hog");
   EXPECT_THAT(said[0].text, HasSubstr("without giving way"));
+  EXPECT_THAT(said[0].text, HasSubstr("  spawned at " + std::string{__FILE__} + ':'));
   if (arch::kTsan) return;  // see ThreadBacktrace
   EXPECT_THAT(said[0].text, HasSubstr("weft_test_guilty+0x"));
 }

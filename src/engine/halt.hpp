@@ -30,8 +30,8 @@ class [[nodiscard]] Halt {
       if (!patient(give_up)) return false;
     return true;
   }
-  // Waits until it has, or insists. `ended`: nobody runs any more. `away`: there is no owner, and if
-  // one comes, it will be stopped at its gate.
+  // Waits until it has, or insists. `ended`: nobody runs any more. `away`: there is no owner; one
+  // that comes will be stopped at its gate.
   template <class Ended, class Away>
   void await(Instant give_up, Ended ended, Away away) noexcept {
     while (!gate_.has_yielded() && !away()) {

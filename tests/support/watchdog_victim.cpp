@@ -58,7 +58,7 @@ TEST(Hang, InsideASimulation) {
     weft::Event never{"what never comes"};
     weft::nursery([&](weft::Nursery& n) {
       n.spawn("patient", [&] { never.wait(); });
-      weft::this_fiber::yield();
+      weft::settle();
       hang();
     });
   });

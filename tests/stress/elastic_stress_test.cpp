@@ -133,7 +133,7 @@ TEST_P(ElasticStress, EveryFiberRunsOnce) {
           }))
         accepted.fetch_add(1);
       // Stops everybody meanwhile, if it can; nobody may come, and who goes is not waited for.
-      io.inspect([](std::span<const Fiber* const>, void*) {}, nullptr);
+      io.inspect([](const EngineSight&, void*) {}, nullptr, 1s);
       std::this_thread::sleep_for(200us);
     }
   }};

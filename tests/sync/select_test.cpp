@@ -582,8 +582,8 @@ TEST(Select, ADeadlockNamesEveryArm) {
       select_first(ch.rx.on_recv(), event.on_set(), ch.rx.on_peer_gone());
     });
   });
-  EXPECT_THAT(text, HasSubstr("channel recv \"orders\" or event wait \"stop\" or channel senders "
-                              "gone \"orders\""));
+  EXPECT_THAT(text, HasSubstr("channel recv \"orders\" (1 sender live) or event wait \"stop\" or "
+                              "channel senders gone \"orders\" (1 sender live)"));
 }
 
 // ── closed channels ─────────────────────────────────────────────────────────────────────────────

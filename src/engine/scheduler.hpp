@@ -209,6 +209,12 @@ inline Fiber* Worker::adopt(CancelScope& home, Departure how) noexcept {
   if (__builtin_frame_address(0) <= current->strand->ground.in_place_floor) return nullptr;
   const bool fair = is_fair_turn();
   const Inside inside{gate_};
+  // Fork-join in a loop would take every fair turn, and the oldest unborn never have one. Rarely:
+  // each time costs a stack, and a tree should need no more of them than it is deep.
+  if (fair && rounds_ % policy::kAdoptionsAside == 0 && fresh_.length() > 1) [[unlikely]] {
+    until_fair_ = 1;  // the pick that follows is fair
+    return nullptr;
+  }
   // Who joins could do nothing else anyway; who has ended makes room for the living.
   if ((fair || how == Departure::finish) && living_wait()) [[unlikely]] return nullptr;
   return fresh_.pop_newest_of(home);

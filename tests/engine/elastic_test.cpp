@@ -17,8 +17,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <latch>
@@ -429,6 +431,77 @@ TEST(TimeSlice, NeighboursShareAWorker) {
       over = true;
     });
   });
+}
+
+// ── nobody starves ──────────────────────────────────────────────────────────────────────────────
+
+// Fibers that reach their worker by every way there is, side by side: through the `next` slot, the
+// ready queue, the queue of the unborn, the inbox, the injector, timers, and pinned. None may be
+// left far behind, whoever shares a worker with whom.
+class Ways : public ::testing::TestWithParam<unsigned> {};
+INSTANTIATE_TEST_SUITE_P(On, Ways, ::testing::Values(1U, 2U, 4U, 16U));
+
+TEST_P(Ways, EveryWayToAWorkerGetsItsShare) {
+  enum Way { next, ready, unborn, inbox, injector, timer, pinned };
+  constexpr std::size_t kWays = 7;
+  constexpr std::uint64_t kEnough = 200;   // steps of each,
+  constexpr std::uint64_t kMost = 20'000'000;  // before anybody has made so many
+  FiberIo io{{.workers = GetParam()}};
+  std::atomic<std::uint64_t> steps[kWays]{};
+  std::atomic<bool> over{false};
+  Semaphore asked{0};
+  Semaphore answered{0};
+  std::thread outside{[&] {
+    while (!over) {
+      if (asked.try_acquire()) answered.release();  // wakes from outside: the inbox
+      io.post([&] { ++steps[injector]; });
+      std::this_thread::sleep_for(50us);
+    }
+    answered.release();
+  }};
+  io.run([&] {
+    Semaphore ping{0};
+    Semaphore pong{0};
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        while (!over) ping.release(), pong.acquire(), ++steps[next];
+        ping.release();
+      });
+      n.spawn([&] {
+        while (!over) ping.acquire(), pong.release();
+        pong.release();
+      });
+      n.spawn([&] {
+        while (!over) this_fiber::yield(), ++steps[ready];
+      });
+      n.spawn([&] {
+        while (!over) nursery([&](Nursery& inner) { inner.spawn([&] { ++steps[unborn]; }); });
+      });
+      n.spawn([&] {
+        while (!over) asked.release(), answered.acquire(), ++steps[inbox];
+      });
+      n.spawn([&] {
+        while (!over) sleep_for(20us), ++steps[timer];
+      });
+      nursery({.migration = Migration::pinned}, [&](Nursery& here) {
+        here.spawn([&] {
+          while (!over) this_fiber::yield(), ++steps[pinned];
+        });
+        const auto all_had_enough = [&] {
+          return std::all_of(std::begin(steps), std::end(steps),
+                             [&](const auto& way) { return way >= kEnough; });
+        };
+        const auto somebody_had_most = [&] {
+          return std::any_of(std::begin(steps), std::end(steps),
+                             [&](const auto& way) { return way >= kMost; });
+        };
+        while (!all_had_enough() && !somebody_had_most()) this_fiber::yield();
+        for (std::size_t i = 0; i < kWays; ++i) EXPECT_GE(steps[i], kEnough) << "way " << i;
+        over = true;
+      });
+    });
+  });
+  outside.join();
 }
 
 // ── blocking_hint ───────────────────────────────────────────────────────────────────────────────

@@ -376,7 +376,7 @@ TEST(ShutdownReport, NamesTheFiberThatAWorkerIsIn) {
 TEST(ShutdownReport, NamesWhoWaitsAndCallsThatBlock) {
   const std::string complaint = complaint_of(2, [](FiberIo& io) {
     Event late{"late"};
-    std::thread rescuer{[&] {
+    const std::jthread rescuer{[&] {  // joined also if stop() reaches us
       wait_till_said();
       late.set();
     }};
@@ -389,7 +389,6 @@ TEST(ShutdownReport, NamesWhoWaitsAndCallsThatBlock) {
         });
       });
     });
-    rescuer.join();
   });
   EXPECT_THAT(complaint, HasSubstr(kComplaint));
   EXPECT_THAT(complaint, HasSubstr("  1 call of blocking() has not returned\n"));

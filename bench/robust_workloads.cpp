@@ -188,10 +188,11 @@ void herd_on_a_condition() {
           ran.release();
         }
       });
-    for (std::unique_lock lock{mutex}; waiting < herd; lock.lock()) {
-      lock.unlock();
-      sleep_for(1ms);
-    }
+    const auto all_wait = [&] {
+      const std::scoped_lock lock{mutex};
+      return waiting >= herd;
+    };
+    while (!all_wait()) sleep_for(1ms);
     for (long i = 0; i < releases; ++i) {
       {
         const std::scoped_lock lock{mutex};

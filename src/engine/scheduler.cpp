@@ -303,7 +303,7 @@ bool Scheduler::fire_timers_elsewhere(Worker& worker, Instant now) noexcept {
 bool Scheduler::alone_in_process() const noexcept {
   if (__libc_single_threaded) return true;
   const unsigned ours = options.workers + offload.threads() + sysmon.threads() +
-                        DumpSignal::threads();
+                        DumpSignal::threads() + (arch::kTsan ? 1 : 0);  // it has one of its own
   std::FILE* const file = std::fopen("/proc/self/stat", "re");
   if (!file) return false;
   char text[1024];

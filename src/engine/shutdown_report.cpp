@@ -35,7 +35,7 @@ void Scheduler::tell_who_keeps_it() noexcept try {
     if (!visits.back()->alone()) continue;
     // Who has not come to its gate in all that time is in the middle of a fiber, and has to pass
     // the gate before that fiber can end.
-    if (const Fiber* const current = worker->current; current != &worker->base())
+    if (const Fiber* const current = worker->current_from_outside(); current != &worker->base())
       text += "\n  worker " + std::to_string(worker->index()) + " runs " + describe(*current);
   }
   if (const std::uint32_t calls = offload.in_flight(); calls != 0)

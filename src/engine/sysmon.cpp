@@ -279,7 +279,7 @@ void Sysmon::end_time_slices() noexcept {
   for (const auto& worker : shared_.workers()) {
     const Seen& seen = seen_[worker->index()];
     if (seen.still < kStillRounds || (worker->backlog() <= 0 && shared_.injector.empty())) continue;
-    Fiber* const fiber = worker->current;
+    Fiber* const fiber = worker->current_from_outside();
     const int thread = worker->thread_id();
     if (!fiber || thread == 0) continue;  // hired, and not come yet
     if (cpu_time_of(thread) - seen.cpu_at_first < kTimeSlice) continue;

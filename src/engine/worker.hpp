@@ -84,6 +84,13 @@ class Worker : public Host {
   void mark_held() noexcept { held_at_ = ticks(); }
   // By the watcher, while it is held: what others could run goes to the injector, some at a time.
   void relieve() noexcept;
+  // Who runs here, as a hint. acquire: pairs with the leave() of the pick that brought the fiber, so
+  // that its frame is seen as it was made.
+  [[nodiscard]] Fiber* current_from_outside() const noexcept {
+    Fiber* const fiber = current;
+    static_cast<void>(gate_.is_outside());
+    return fiber;
+  }
   // Who tells what its thread is doing.
   [[nodiscard]] int thread_id() const noexcept { return thread_id_; }
 

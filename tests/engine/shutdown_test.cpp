@@ -370,18 +370,25 @@ TEST(ShutdownReport, NamesTheFiberThatAWorkerIsIn) {
                                });
                              }),
                 ::testing::MatchesRegex(std::string{kComplaint} +
-                                        "  worker [01] runs fiber #3 \"deaf\"\n(.*\n)?"));
+                                        "  worker [0-9]+ runs fiber #3 \"deaf\"\n(.*\n)?"));
 }
 
 TEST(ShutdownReport, NamesWhoWaitsAndCallsThatBlock) {
   const std::string complaint = complaint_of(2, [](FiberIo& io) {
     Event late{"late"};
+    std::atomic<bool> begun{false};
     const std::jthread rescuer{[&] {  // joined also if stop() reaches us
       wait_till_said();
       late.set();
     }};
     nursery([&](Nursery& n) {
-      n.spawn("shielded", [&] { shielded([&] { late.wait(); }); });
+      n.spawn("shielded", [&] {
+        shielded([&] {
+          begun = true;
+          late.wait();
+        });
+      });
+      while (!begun) this_fiber::yield();  // one that has not started never runs
       n.spawn("disk", [&] {
         blocking([&] {
           io.stop();

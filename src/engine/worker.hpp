@@ -84,8 +84,8 @@ class Worker : public Host {
   void mark_held() noexcept { held_at_ = ticks(); }
   // By the watcher, while it is held: what others could run goes to the injector, some at a time.
   void relieve() noexcept;
-  // Who runs here, as a hint. acquire: pairs with the leave() of the pick that brought the fiber, so
-  // that its frame is seen as it was made.
+  // Who runs here, as a hint. acquire: pairs with the leave() of the pick that brought the fiber:
+  // its frame is seen as it was made.
   [[nodiscard]] Fiber* current_from_outside() const noexcept {
     Fiber* const fiber = current;
     static_cast<void>(gate_.is_outside());

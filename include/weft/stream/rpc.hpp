@@ -109,14 +109,16 @@ void serve(const Receiver<RpcRequest<Request, Reply>>& requests, F& f) {
   while (std::optional<RpcRequest<Request, Reply>> request = requests.recv()) {
     if (request->abandoned()) continue;
     std::optional<Reply> reply;
+    std::exception_ptr error;  // the asker's alone once it is told: see OrderedTask::outcome()
     try {
       reply.emplace(std::invoke(f, std::move(request->value)));
     } catch (const Cancelled&) {
       throw;
     } catch (...) {
-      request->fail(std::current_exception());
+      error = std::current_exception();
     }
     if (reply) static_cast<void>(request->reply(*std::move(reply)));
+    else request->fail(std::move(error));
   }
 }
 

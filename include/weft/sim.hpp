@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 namespace weft {
@@ -17,10 +18,38 @@ namespace engine {
 class Simulation;
 }
 
+// How the next fiber is chosen among those that can run.
+enum class Schedule : std::uint8_t {
+  random,       // each equally likely, at every step
+  pct,          // by priorities that change at a few random steps: finds what needs few orderings,
+                // among however many fibers
+  round_robin,  // the one that has waited longest
+  exhaustive,   // the calmest schedule; explore() goes on from it to all others, within bounds
+};
+
 struct SimOptions {
   std::uint64_t seed = 0;
-  std::string replay{};                   // a schedule() of an earlier run; empty: choose by seed
+  Schedule schedule = Schedule::random;
+  unsigned depth = 3;            // pct: depth - 1 changes of priority
+  std::uint64_t length = 1000;   // pct: about so many steps, over which the changes are spread
+  bool preempt = false;          // operations that need not wait are points of choice, too
+  std::uint64_t max_steps = 0;   // then run() throws StepLimit; 0: no limit
+  std::string replay{};          // a schedule() of an earlier run; empty: choose by seed
+  bool strict_replay = false;    // ScheduleMismatch if `replay` does not fit, else by seed from there
+  std::size_t log_events = 0;    // so many are kept for log()
   std::size_t stack_bytes = 256 * 1024;
+};
+
+// Thrown by run() after SimOptions::max_steps steps: a livelock, most likely. Says who runs.
+class StepLimit : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Thrown by run() if the schedule to replay is that of another program.
+class ScheduleMismatch : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 class SimIo final : public Engine {
@@ -37,6 +66,8 @@ class SimIo final : public Engine {
   // Equal for equal schedules of equal programs.
   [[nodiscard]] std::uint64_t trace_hash() const noexcept;
   [[nodiscard]] std::uint64_t steps() const noexcept;  // choices of the next fiber so far
+  // The last events, a line each: who went on, who waits for what, who ended, and when.
+  [[nodiscard]] std::string log() const;
 
   // ── Io ──────────────────────────────────────────────────────────────────────────────────────
   void start(Fiber& fiber) override;

@@ -51,6 +51,7 @@ PUBLIC_HEADERS = {
     "csp": "csp",
     "engine": "engine",
     "explore": "engine",
+    "gtest": "engine",
     "sim": "engine",
     "stop_on_signal": "engine",
     "inspect": "inspect",
@@ -162,6 +163,8 @@ ALLOWED_MACROS = {
     "WEFT_MODEL": EVERYWHERE,
     "WEFT_MUTANTS": EVERYWHERE,
     "WEFT_SPEC_ASSERT": EVERYWHERE,
+    # GoogleTest's tests are macros.
+    "WEFT_SIM_TEST": ("include/weft/gtest.hpp",),
     # Two compilers tell of their sanitizers in two ways.
     "WEFT_ASAN": ARCH,
     "WEFT_TSAN": ARCH,

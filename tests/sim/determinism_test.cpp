@@ -420,7 +420,7 @@ TEST(Determinism, EveryProcessIsTheSame) {
   EXPECT_EQ(run_child("garbage").runs, first.runs);
   EXPECT_EQ(run_child("garbage", std::string(70000, 'x')).runs, first.runs);
 
-  // That says something only if they did lie elsewhere. Sanitizers may turn that off for themselves.
+  // That says something only if they did lie elsewhere. Sanitizers may keep them from it.
   std::string setting;
   std::ifstream{"/proc/sys/kernel/randomize_va_space"} >> setting;
   if (setting != "0" && is_randomised() && !arch::kAsan && !arch::kTsan) {

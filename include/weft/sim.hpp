@@ -15,7 +15,11 @@
 
 namespace weft {
 
+namespace arch {
+class StackPool;
+}
 namespace engine {
+class Explorer;
 class Simulation;
 class Tripwire;
 }  // namespace engine
@@ -37,7 +41,7 @@ struct SimOptions {
   bool preempt = false;          // operations that need not wait are points of choice, too
   std::uint64_t max_steps = 0;   // then run() throws StepLimit; 0: no limit
   std::string replay{};          // a schedule() of an earlier run; empty: choose by seed
-  bool strict_replay = false;    // ScheduleMismatch if `replay` does not fit, else by seed from there
+  bool strict_replay = false;    // if it does not fit: ScheduleMismatch; else goes on by seed
   std::size_t log_events = 0;    // so many are kept for log()
   std::size_t stack_bytes = 256 * 1024;
 };
@@ -57,7 +61,7 @@ class ScheduleMismatch : public std::runtime_error {
 class SimIo final : public Engine {
  public:
   SimIo() : SimIo(SimOptions{}) {}
-  // Throws std::invalid_argument if `replay` is not a schedule.
+  // Throws std::invalid_argument if `replay` is not a schedule, or `depth` is 0.
   explicit SimIo(const SimOptions& options);
   ~SimIo();
 
@@ -86,6 +90,8 @@ class SimIo final : public Engine {
 
  private:
   friend void settle();
+  friend engine::Explorer;
+  SimIo(const SimOptions& options, std::shared_ptr<arch::StackPool> stacks);
   void run_root(Body body) override;
 
   std::unique_ptr<engine::Simulation> simulation_;

@@ -50,6 +50,7 @@ PUBLIC_HEADERS = {
     "stream": "stream",
     "csp": "csp",
     "engine": "engine",
+    "explore": "engine",
     "sim": "engine",
     "stop_on_signal": "engine",
     "inspect": "inspect",

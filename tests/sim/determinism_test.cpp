@@ -49,6 +49,7 @@ using namespace std::chrono_literals;
 
 struct Outcome {
   std::string log;
+  std::string events;  // SimIo::log(), if kept
   std::string schedule;
   std::uint64_t hash = 0;
   std::uint64_t steps = 0;
@@ -253,6 +254,7 @@ Outcome simulate(const SimOptions& options, const Program& f = &program) {
   Outcome result;
   SimIo io{options};
   io.run([&] { f(result.log); });
+  result.events = io.log();
   result.schedule = io.schedule();
   result.hash = io.trace_hash();
   result.steps = io.steps();
@@ -320,21 +322,56 @@ class Garbage {
   std::vector<std::unique_ptr<char[]>> kept_;
 };
 
+// Every way to choose, with a few seeds each. Events are kept where that is cheap: to say where a
+// fiber is preempted takes a look into the program's file. Once is enough.
+std::vector<SimOptions> kinds_and_seeds(std::uint64_t seeds) {
+  std::vector<SimOptions> all;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed)
+    for (const Schedule schedule :
+         {Schedule::random, Schedule::pct, Schedule::round_robin, Schedule::exhaustive})
+      for (const bool preempt : {false, true})
+        all.push_back({.seed = seed,
+                       .schedule = schedule,
+                       .length = 200,
+                       .preempt = preempt,
+                       .log_events = preempt && !all.empty() ? 0U : 100'000U});
+  all.front().preempt = true;
+  return all;
+}
+
+std::string title(const SimOptions& options) {
+  return "schedule " + std::to_string(static_cast<int>(options.schedule)) +
+         (options.preempt ? " with preemption" : "") + ", seed " + std::to_string(options.seed);
+}
+
 TEST(Determinism, NothingThatWasBeforeShows) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    SCOPED_TRACE(seed);
-    const Outcome first = simulate({.seed = seed}, &mixed);
+  for (const SimOptions& options : kinds_and_seeds(5)) {
+    SCOPED_TRACE(title(options));
+    const Outcome first = simulate(options, &mixed);
     ASSERT_FALSE(first.log.empty());
-    ASSERT_EQ(first, simulate({.seed = seed}, &mixed));
-    const Garbage garbage{static_cast<unsigned>(seed)};
-    ASSERT_EQ(first, simulate({.seed = seed}, &mixed));
-    simulate({.seed = ~seed}, &program);
-    simulate({.seed = seed + 1}, &mixed);
-    ASSERT_EQ(first, simulate({.seed = seed}, &mixed));
-    ASSERT_EQ(first, simulate({.seed = ~seed, .replay = first.schedule}, &mixed));
+    ASSERT_EQ(first.events.empty(), options.log_events == 0);
+    ASSERT_EQ(first, simulate(options, &mixed));
+    const Garbage garbage{static_cast<unsigned>(options.seed)};
+    ASSERT_EQ(first, simulate(options, &mixed));
+    simulate({.seed = ~options.seed}, &program);
+    simulate({.seed = options.seed + 1, .preempt = true}, &mixed);
+    ASSERT_EQ(first, simulate(options, &mixed));
     Outcome elsewhere;
-    std::thread{[&] { elsewhere = simulate({.seed = seed}, &mixed); }}.join();
+    std::thread{[&] { elsewhere = simulate(options, &mixed); }}.join();
     ASSERT_EQ(first, elsewhere);
+  }
+}
+
+// The text of a schedule stands for the seed and the kind.
+TEST(Determinism, AReplayIsTheSameRunForEveryKind) {
+  for (const SimOptions& options : kinds_and_seeds(5)) {
+    SCOPED_TRACE(title(options));
+    const Outcome first = simulate(options, &mixed);
+    const SimOptions again{.seed = ~options.seed,
+                           .replay = first.schedule,
+                           .strict_replay = true,
+                           .log_events = options.log_events};
+    ASSERT_EQ(first, simulate(again, &mixed));
   }
 }
 
@@ -353,7 +390,7 @@ TEST(Determinism, SimulationsOnSeveralThreadsAreStrangers) {
 
 // ── in other processes ──────────────────────────────────────────────────────────────────────────
 
-constexpr std::uint64_t kChildSeeds = 12;
+constexpr std::size_t kChildRuns = 3 * 8;
 
 bool is_randomised() { return (::personality(0xffffffff) & ADDR_NO_RANDOMIZE) == 0; }
 
@@ -378,10 +415,13 @@ TEST(DeterminismChild, Itself) {
   std::printf("where %d %p %p %p\n", is_randomised() ? 1 : 0,
               reinterpret_cast<const void*>(&is_randomised), static_cast<const void*>(&on_stack),
               static_cast<const void*>(on_heap.get()));
-  for (std::uint64_t seed = 0; seed < kChildSeeds; ++seed) {
-    const Outcome one = simulate({.seed = seed}, &mixed);
-    std::printf("run %zx %zu %s %s\n", static_cast<std::size_t>(one.hash),
-                static_cast<std::size_t>(one.steps), one.schedule.c_str(), one.log.c_str());
+  for (const SimOptions& options : kinds_and_seeds(3)) {
+    Outcome one = simulate(options, &mixed);
+    for (char& c : one.events)
+      if (c == '\n') c = '|';
+    std::printf("run %zx %zu %s %s %s\n", static_cast<std::size_t>(one.hash),
+                static_cast<std::size_t>(one.steps), one.schedule.c_str(), one.log.c_str(),
+                one.events.c_str());
   }
 }
 
@@ -409,7 +449,7 @@ ChildRuns run_child(const std::string& how, const std::string& padding = {}) {
 
 TEST(Determinism, EveryProcessIsTheSame) {
   const ChildRuns first = run_child("plain");
-  ASSERT_EQ(first.runs.size(), kChildSeeds);
+  ASSERT_EQ(first.runs.size(), kChildRuns);
   std::set<std::string> places{first.where};
   for (int i = 0; i < 4; ++i) {
     const ChildRuns again = run_child("plain");
@@ -432,7 +472,7 @@ TEST(Determinism, AddressesThatAreNotRandomisedAreTheSameToo) {
   const ChildRuns fixed = run_child("fixed");
   if (fixed.refused) GTEST_SKIP() << "personality(2) is not allowed here";
   EXPECT_TRUE(fixed.where.starts_with("where 0 ")) << fixed.where;
-  EXPECT_EQ(fixed.runs.size(), kChildSeeds);
+  EXPECT_EQ(fixed.runs.size(), kChildRuns);
   EXPECT_EQ(fixed.runs, run_child("plain").runs);
 }
 
@@ -472,6 +512,32 @@ TEST(Determinism, RecordedRuns) {
     EXPECT_EQ(got.schedule, expected.schedule);
     EXPECT_EQ(got.log, expected.log);
     EXPECT_EQ(got.end, Instant{10ns});
+  }
+}
+
+// The same for every way to choose and for most of the library: the same number in every build.
+TEST(Determinism, RecordedHashes) {
+  const struct {
+    SimOptions options;
+    std::uint64_t hash, steps;
+  } recorded[] = {
+      {{.seed = 0}, 0x79a333b13270bef9, 103},
+      {{.seed = 42}, 0xb6cd2079c81f2d5c, 109},
+      {{.seed = 0, .preempt = true}, 0xf36caffc1365c8a2, 312},
+      {{.seed = 42, .preempt = true}, 0xe5cb776cef41a6e9, 318},
+      {{.seed = 0, .schedule = Schedule::pct, .length = 200}, 0xca6abb3b9e8ad0ad, 113},
+      {{.seed = 42, .schedule = Schedule::pct, .length = 200, .preempt = true},
+       0x6a1deaef0200a098,
+       313},
+      {{.seed = 42, .schedule = Schedule::round_robin}, 0xfdbfccde0c0c7c5a, 101},
+      {{.seed = 42, .schedule = Schedule::round_robin, .preempt = true}, 0x661a7d1d8896724f, 304},
+      {{.seed = 42, .schedule = Schedule::exhaustive, .preempt = true}, 0x7e4eb227f13fbdf7, 304},
+  };
+  for (const auto& expected : recorded) {
+    SCOPED_TRACE(title(expected.options));
+    const Outcome got = simulate(expected.options, &mixed);
+    EXPECT_EQ(got.hash, expected.hash) << std::hex << "0x" << got.hash;
+    EXPECT_EQ(got.steps, expected.steps);
   }
 }
 

@@ -40,7 +40,8 @@ struct HeldLock {
 // run() or by the outer fiber, is none of its fibers' business.
 class LockWatch {
  public:
-  static constexpr std::size_t kLocksMax = 8;  // at once; what is locked beyond is not seen
+  // At once; what is locked beyond is not seen.
+  static constexpr std::size_t kLocksMax = kWatchesLocks ? 8 : 1;
 
   LockWatch() = default;
   LockWatch(const LockWatch&) = delete;

@@ -3,15 +3,20 @@
 
 #include "arch/c_library.hpp"
 
+#include <dlfcn.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/auxv.h>
 #include <sys/select.h>
 #include <sys/single_threaded.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <ctime>
+#include <iterator>
 
 namespace weft::arch {
 namespace {
@@ -27,8 +32,51 @@ namespace {
   return wire_here;
 }
 
+namespace {
+
+const void* module_of(const void* address) noexcept {
+  Dl_info info{};
+  return ::dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
+}
+
+// Where the program gets its memory, looked up once.
+struct Allocator {
+  const void* functions[4] = {::dlsym(RTLD_DEFAULT, "malloc"), ::dlsym(RTLD_DEFAULT, "calloc"),
+                              ::dlsym(RTLD_DEFAULT, "realloc"), ::dlsym(RTLD_DEFAULT, "free")};
+  const void* module = module_of(functions[0]);
+  bool in_program = module == module_of(reinterpret_cast<const void*>(::getauxval(AT_ENTRY)));
+
+  static const Allocator& get() noexcept {
+    static const Allocator found;
+    return found;
+  }
+
+  [[nodiscard]] bool has(const void* frame) const noexcept {
+    Dl_info info{};
+    return ::dladdr(frame, &info) != 0 && info.dli_saddr &&
+           std::find(std::begin(functions), std::end(functions), info.dli_saddr) !=
+               std::end(functions);
+  }
+};
+
+// Allocators look at clocks and take locks of their own, for reasons of their own. And a report
+// allocates, which must not be done from inside of one. One in a library is known by that library,
+// one that is part of the program by its functions.
+bool is_allocators(const void* caller) noexcept {
+  const Allocator& allocator = Allocator::get();
+  if (!allocator.in_program) return module_of(caller) == allocator.module;
+  Backtrace trace;
+  trace.take(caller);
+  for (std::size_t i = 0; i < trace.count; ++i)
+    if (allocator.has(trace.frames[i])) return true;
+  return false;
+}
+
+}  // namespace
+
 void Tripwire::begin() noexcept {
   prepare_backtraces();
+  Allocator::get();  // not from inside of it
   outer_ = wire_here;
   wire_here = this;
 }
@@ -40,7 +88,7 @@ void Tripwire::touch(const Tripped& tripped) noexcept {
   if (!wire || wire->inside_) return;
   const int error = errno;
   wire->inside_ = true;
-  wire->tell(tripped);
+  if (!is_allocators(tripped.caller)) wire->tell(tripped);
   wire->inside_ = false;
   errno = error;
 }

@@ -106,7 +106,8 @@ template <class AnyLock>
     return true;
   }
   std::optional<Ticket> ticket;
-  if (self.attention.load(std::memory_order_relaxed) == 0) [[likely]]
+  // Our turn may be over: parking ends it, too.
+  if ((self.attention.load(std::memory_order_relaxed) & ~kAttendTurn) == 0) [[likely]]
     ticket = self.word.begin_park(Nudges::heed);
   if (!ticket) [[unlikely]] {  // nudged, or not yet enrolled
     lock.unlock();

@@ -1,9 +1,9 @@
 // BlockingIo: the same fibers with no scheduler at all.
 //
 // One thread, the caller of run(), and the real clock. spawn() is a plain call of the child, on the
-// spawner's stack, and returns when the child has ended; a wait blocks the thread. So a program runs
-// in the order in which it is written, a debugger's backtrace shows who spawned whom, and a profile
-// is that of a sequential program.
+// spawner's stack, and returns when the child has ended; a wait blocks the thread. So a program
+// runs in the order in which it is written, a debugger's backtrace shows who spawned whom, and a
+// profile is that of a sequential program.
 //
 // What it cannot do is let one fiber wait for another that has not had its turn. A child that waits
 // for what only its spawner or a later sibling can bring finds nobody to bring it; that ends in a

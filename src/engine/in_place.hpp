@@ -3,9 +3,9 @@
 // Invariant: of the fibers that have begun, only the innermost runs or waits; the others are inside
 //            spawn(), each called by the one before. So at most one fiber is parked.
 // Race:      another thread ends its wait while it goes to sleep. Who sleeps looks at the bell,
-//            then at its word and its timers, and sleeps only while the bell is as it was. Who wakes
-//            changes the word, then the bell. The bell outlives the engine for the waker's sake:
-//            once the word has changed, run() may return.
+//            then at its word and its timers, and sleeps only while the bell is as it was. Who
+//            wakes changes the word, then the bell. The bell outlives the engine for the waker's
+//            sake: once the word has changed, run() may return.
 #pragma once
 
 #include "gate.hpp"

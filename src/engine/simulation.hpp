@@ -6,9 +6,9 @@
 #include "local_queue.hpp"
 #include "root.hpp"
 #include "schedule.hpp"
-#include "timer_queue.hpp"
 
 #include <weft/core/waitable.hpp>
+#include <weft/engine/timer_queue.hpp>
 #include <weft/sim.hpp>
 
 #include <memory>

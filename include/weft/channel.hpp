@@ -116,9 +116,11 @@ class Sender {
 
   // Without waiting: ok, full or closed.
   SendStatus try_send(T&& value) const {
+    preemption_point();
     return giving(value, [](auto& s, auto& c) { return status_of(s.send_now(c)); });
   }
   SendStatus try_send(const T& value) const {
+    preemption_point();
     auto copy = copied(value);
     return status_of(state().send_now(copy));
   }
@@ -310,6 +312,7 @@ class Receiver {
 
   // Without waiting: value, empty or closed.
   Received<T> try_recv() const {
+    preemption_point();
     std::optional<detail::CellOf<T>> cell;
     switch (state().recv_now(cell)) {
       case detail::Got::value: return received(cell);

@@ -2,7 +2,9 @@
 //
 //   weft::Report report = weft::explore({.runs = 2000}, [] {
 //     int balance = 100;
-//     weft::nursery([&](weft::Nursery& n) { n.spawn(withdraw(balance)); n.spawn(deposit(balance)); });
+//     weft::nursery([&](weft::Nursery& n) {
+//       for (int i = 0; i < 2; ++i) n.spawn([&] { transfer(balance); });
+//     });
 //     if (balance != 100) throw std::runtime_error{"money lost"};
 //   });
 //   if (!report) return 1;  // what failed, and how to see it again, is on standard error

@@ -49,10 +49,15 @@ class Mutex {
   // lock.
   void lock() {
     Fiber& self = Fiber::current();
+    preemption_point(self);
     if (!take(self)) [[unlikely]] lock_contended(self);
   }
   // False: somebody holds it. Never parks, and does not look at our scope.
-  [[nodiscard]] bool try_lock() noexcept { return take(Fiber::current()); }
+  [[nodiscard]] bool try_lock() noexcept {
+    Fiber& self = Fiber::current();
+    preemption_point(self);
+    return take(self);
+  }
   // By the holder. Never parks. Checked builds stop the program if somebody else calls it.
   void unlock() noexcept {
     // relaxed: we wrote our name ourselves, or our wait ended after it was written.

@@ -40,7 +40,10 @@ class SharedMutex {
   // Returns when we are the only holder. Parks until then. Not a cancel point.
   void lock() { lock(Kind::exclusive); }
   // False: somebody holds it. Never parks, and does not look at our scope.
-  [[nodiscard]] bool try_lock() noexcept { return enter(Kind::exclusive); }
+  [[nodiscard]] bool try_lock() noexcept {
+    preemption_point();
+    return enter(Kind::exclusive);
+  }
   // By the holder. Never parks. Checked builds stop the program if somebody else calls it.
   void unlock() noexcept;
   // False: the time was over first. Tries once in any case. Cancel point; with no_throw, false also
@@ -58,7 +61,10 @@ class SharedMutex {
 
   void lock_shared() { lock(Kind::shared); }
   // False: a writer holds it, or somebody waits.
-  [[nodiscard]] bool try_lock_shared() noexcept { return enter(Kind::shared); }
+  [[nodiscard]] bool try_lock_shared() noexcept {
+    preemption_point();
+    return enter(Kind::shared);
+  }
   void unlock_shared() noexcept;
   template <class Rep, class Period, class... NoThrow>
   [[nodiscard]] bool try_lock_shared_for(std::chrono::duration<Rep, Period> d,

@@ -14,9 +14,13 @@
 
 namespace weft {
 
-namespace engine {
-class Simulation;
+namespace arch {
+class StackPool;
 }
+namespace engine {
+class Explorer;
+class Simulation;
+}  // namespace engine
 
 // How the next fiber is chosen among those that can run.
 enum class Schedule : std::uint8_t {
@@ -35,7 +39,7 @@ struct SimOptions {
   bool preempt = false;          // operations that need not wait are points of choice, too
   std::uint64_t max_steps = 0;   // then run() throws StepLimit; 0: no limit
   std::string replay{};          // a schedule() of an earlier run; empty: choose by seed
-  bool strict_replay = false;    // ScheduleMismatch if `replay` does not fit, else by seed from there
+  bool strict_replay = false;    // if it does not fit: ScheduleMismatch; else goes on by seed
   std::size_t log_events = 0;    // so many are kept for log()
   std::size_t stack_bytes = 256 * 1024;
 };
@@ -55,7 +59,7 @@ class ScheduleMismatch : public std::runtime_error {
 class SimIo final : public Engine {
  public:
   SimIo() : SimIo(SimOptions{}) {}
-  // Throws std::invalid_argument if `replay` is not a schedule.
+  // Throws std::invalid_argument if `replay` is not a schedule, or `depth` is 0.
   explicit SimIo(const SimOptions& options);
   ~SimIo();
 
@@ -84,6 +88,8 @@ class SimIo final : public Engine {
 
  private:
   friend void settle();
+  friend engine::Explorer;
+  SimIo(const SimOptions& options, std::shared_ptr<arch::StackPool> stacks);
   void run_root(Body body) override;
 
   std::unique_ptr<engine::Simulation> simulation_;

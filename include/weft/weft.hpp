@@ -8,6 +8,7 @@
 #include <weft/channel.hpp>
 #include <weft/engine.hpp>
 #include <weft/event.hpp>
+#include <weft/explore.hpp>
 #include <weft/fiber_local.hpp>
 #include <weft/future.hpp>
 #include <weft/inspect.hpp>

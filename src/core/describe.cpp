@@ -54,8 +54,12 @@ std::string Words::number_of(const void* object) {
 }
 
 std::string Words::wait_of(const Fiber& parked) {
+  return arms_of(parked) + " for " + span(now_ - parked.strand->waiting_since);
+}
+
+std::string Words::arms_of(const Fiber& waiting) {
   std::string text;
-  for (const Waitable* const arm : parked.strand->waiting_for) {
+  for (const Waitable* const arm : waiting.strand->waiting_for) {
     const WaitReason reason = arm->reason();
     if (!text.empty()) text += " or ";
     text += reason.verb;
@@ -65,7 +69,7 @@ std::string Words::wait_of(const Fiber& parked) {
       text += " (" + std::to_string(reason.peers_alive) + ' ' + std::string{reason.peer} +
               (reason.peers_alive == 1 ? " live)" : "s live)");
   }
-  return text + " for " + span(now_ - parked.strand->waiting_since);
+  return text;
 }
 
 std::string Words::origin(std::string text, Site site) {

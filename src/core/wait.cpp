@@ -63,15 +63,18 @@ std::optional<std::size_t> try_each(std::span<Waitable* const> arms, std::size_t
   return std::nullopt;
 }
 
-// Our time slice is over, and others wait.
+constexpr std::uint16_t kTurns = kAttendTurn | kAttendPreempt;
+
+// Our time slice is over, and others wait; or a simulation may want them to come first. It draws
+// our attention again before we go on.
 [[gnu::cold, gnu::noinline]] void end_turn(Fiber& self) noexcept {
-  self.attention.fetch_and(static_cast<std::uint16_t>(~kAttendTurn), std::memory_order_relaxed);
+  self.attention.fetch_and(static_cast<std::uint16_t>(~kTurns), std::memory_order_relaxed);
   give_way(self);
 }
 
 // Looks at our scope: whether it is cancelled.
 bool look_at_scope(Fiber& self) noexcept {
-  if (self.attention.load(std::memory_order_relaxed) & kAttendTurn) [[unlikely]] end_turn(self);
+  if (self.attention.load(std::memory_order_relaxed) & kTurns) [[unlikely]] end_turn(self);
   self.attention.fetch_and(static_cast<std::uint16_t>(~(kAttendScope | kAttendToEnrol)),
                            std::memory_order_relaxed);
   const bool read_first =
@@ -179,6 +182,8 @@ bool settle_park(Fiber& self, Waitable& arm, Verdict verdict) {
   attend(self);
   return false;
 }
+
+void preempted(Fiber& self) noexcept { end_turn(self); }
 
 void attend(Fiber& self) {
   if (look_at_scope(self) && Carrier::here().exceptions->uncaught == 0)

@@ -155,7 +155,7 @@ EngineSight Simulation::sight(bool stands_still) {
                            .ready = runnable_.size(),
                            .timers = stands_still ? timers.size() : 0});
   sight.complete = stands_still;
-  if (!stands_still) sight.queued.assign(runnable_.begin(), runnable_.end());
+  if (!stands_still) sight.queued.assign(runnable_.all().begin(), runnable_.all().end());
   sight.now = coarse_now;
   sight.clock_grain = Duration::zero();
   return sight;

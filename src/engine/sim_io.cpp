@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -28,6 +29,13 @@ class Settle final : public Waitable {
   engine::Simulation& simulation_;
 };
 
+engine::Choices::Plan plan_of(const SimOptions& options) {
+  if (options.depth == 0)
+    throw std::invalid_argument{"weft::SimIo: a depth of at least 1, for Schedule::pct"};
+  if (!options.replay.empty()) return engine::Choices::parse(options.replay);
+  return {.seed = options.seed, .preempt = options.preempt};
+}
+
 // Another thread would make the run depend on real time: there is nothing to be saved.
 void require_here(const engine::Simulation& simulation) noexcept {
   if (simulation.is_here()) return;
@@ -40,7 +48,12 @@ void require_here(const engine::Simulation& simulation) noexcept {
 }  // namespace
 
 SimIo::SimIo(const SimOptions& options)
-    : simulation_(std::make_unique<engine::Simulation>(*this, options)) {
+    : SimIo(options, std::make_shared<arch::StackPool>(
+                         arch::StackOptions{.stack_bytes = options.stack_bytes})) {}
+
+SimIo::SimIo(const SimOptions& options, std::shared_ptr<arch::StackPool> stacks)
+    : simulation_(std::make_unique<engine::Simulation>(*this, options, plan_of(options),
+                                                       std::move(stacks))) {
   enlist();
 }
 
@@ -58,9 +71,10 @@ void SimIo::run_root(Body body) {
   root.rethrow_if_failed();
 }
 
-std::string SimIo::schedule() const { return simulation_->schedule.text(); }
-std::uint64_t SimIo::trace_hash() const noexcept { return simulation_->schedule.hash(); }
-std::uint64_t SimIo::steps() const noexcept { return simulation_->schedule.steps(); }
+std::string SimIo::schedule() const { return simulation_->choices.text(); }
+std::uint64_t SimIo::trace_hash() const noexcept { return simulation_->choices.hash(); }
+std::uint64_t SimIo::steps() const noexcept { return simulation_->choices.steps(); }
+std::string SimIo::log() const { return simulation_->log.text(); }
 
 void SimIo::start(Fiber& fiber) {
   require_here(*simulation_);
@@ -68,10 +82,9 @@ void SimIo::start(Fiber& fiber) {
 }
 
 Fiber& SimIo::successor(Fiber& self, Departure how) noexcept {
-  if (how == Departure::park && self.word.verdict() != Verdict::none()) return self;
   engine::check_held_locks(self, how);
   if (how == Departure::yield) return simulation_->turn(self);
-  return simulation_->successor();
+  return simulation_->successor(self, how);
 }
 
 void SimIo::departed(Fiber& fiber, Departure how) noexcept {
@@ -85,13 +98,13 @@ void SimIo::departed(Fiber& fiber, Departure how) noexcept {
 
 void SimIo::resume(FiberList fibers) noexcept {
   require_here(*simulation_);
-  while (Fiber* const fiber = fibers.pop_front()) simulation_->make_runnable(*fiber);
+  simulation_->resume(std::move(fibers));
 }
 
 Instant SimIo::now() const noexcept { return simulation_->now; }
 void SimIo::arm(Timer& timer) noexcept { simulation_->timers.arm(timer); }
 void SimIo::disarm(Timer& timer) noexcept { simulation_->timers.disarm(timer); }
-std::uint64_t SimIo::random() noexcept { return simulation_->schedule.random(); }
+std::uint64_t SimIo::random() noexcept { return simulation_->choices.random(); }
 void SimIo::raise_deadlock() const { throw Deadlock{simulation_->deadlock_report}; }
 
 bool SimIo::inspect(Look look, void* at, Duration patience) {

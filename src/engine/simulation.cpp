@@ -4,57 +4,194 @@
 
 #include <weft/core/closure.hpp>
 #include <weft/core/switch.hpp>
+#include <weft/core/wait.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <utility>
 
 namespace weft::engine {
+namespace {
+
+constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+
+std::string describe_step_limit(const Io& io, const Lineup& runnable, const Fiber& running,
+                                std::uint64_t steps, Instant now) {
+  std::string text = "step limit: after " + std::to_string(steps) +
+                     " steps the program has not ended; a livelock, or a limit too low\n  runs: " +
+                     label(running);
+  constexpr std::size_t kNamedMost = 16;
+  for (std::size_t i = 0; i < runnable.size() && i < kNamedMost; ++i)
+    text += (i == 0 ? "\n  can run: " : ", ") + label(runnable.at(i));
+  if (runnable.size() > kNamedMost)
+    text += " and " + std::to_string(runnable.size() - kNamedMost) + " more";
+  for (const std::string& line : describe_waits(io, now, Duration{})) text += "\n  " + line;
+  return text;
+}
+
+}  // namespace
+
+Simulation::Simulation(Io& io, const SimOptions& options, Choices::Plan plan,
+                       std::shared_ptr<arch::StackPool> stacks)
+    : Host(io, std::move(stacks)),
+      choices(std::move(plan)),
+      log(options.log_events),
+      schedule_(options.schedule),
+      strict_(options.strict_replay),
+      steps_max_(options.max_steps == 0 ? kNoLimit : options.max_steps),
+      preempts_(choices.plan().preempt) {
+  if (schedule_ == Schedule::pct)
+    priorities_.emplace(choices.plan().seed, options.depth, options.length);
+}
 
 void Simulation::run(Fiber& root_fiber) {
   coarse_now = now;
+  root_ended_ = leaked = given_up_ = false;
   try {
-    start(root_fiber);
+    const Inside inside{gate_};
+    runnable_.push_back(root_fiber);
   } catch (...) {
     discard_fiber(root_fiber);
     count.leave(1);
     throw;
   }
+  root_fiber.id = root_id_ = ++ids_;
+  if (preempts_) root_fiber.attention.fetch_or(kAttendPreempt, std::memory_order_relaxed);
   while (!count.over()) {
-    Fiber& fiber = successor();
+    Fiber& fiber = next();
     if (&fiber != &base()) switch_fibers(base(), fiber, Departure::none);
     else nobody_can_run();
   }
+  if (strict_ && !given_up_ && !choices.exhausted())
+    throw ScheduleMismatch{"weft: the schedule goes on after the program has ended; it is that of "
+                           "another program"};
 }
 
-Fiber& Simulation::take(std::size_t at) noexcept {
-  Fiber& fiber = queued(*runnable_[at]);
-  runnable_.erase(runnable_.begin() + static_cast<std::ptrdiff_t>(at));
-  schedule.note(fiber.id);
-  return fiber;
+void Simulation::start(Fiber& fiber) {
+  {
+    const Inside inside{gate_};
+    runnable_.push_back(fiber);
+  }
+  fiber.id = ++ids_;
+  log.spawns(choices.steps(), now, *current, fiber);
+  if (!preempts_) return;
+  fiber.attention.fetch_or(kAttendPreempt, std::memory_order_relaxed);
+  preempt();
 }
 
-Fiber& Simulation::successor() noexcept {
+void Simulation::resume(FiberList fibers) noexcept {
+  bool latched = false;
+  while (Fiber* const fiber = fibers.pop_front()) {
+    latched = (fiber->traits & kLatched) != 0;
+    log.wakes(choices.steps(), now, *current, *fiber);
+    make_runnable(*fiber);
+  }
+  // A latched fiber is resumed in the middle of a switch.
+  if (preempts_ && !latched) preempt();
+}
+
+// Whoever has just woken or spawned somebody may be overtaken. Not while it is about to park or to
+// end: then it chooses anyway.
+void Simulation::preempt() noexcept {
+  Fiber& self = *current;
+  if (&self == &base() || self.word.state() != FiberState::running) return;
+  self.attention.fetch_and(static_cast<std::uint16_t>(~kAttendPreempt), std::memory_order_relaxed);
+  give_way(self);
+}
+
+// ── choosing ────────────────────────────────────────────────────────────────────────────────────
+
+Fiber& Simulation::candidate(Fiber* self, Point point, std::size_t place) const noexcept {
+  if (point == Point::preempt) return place == 0 ? *self : runnable_.at(place - 1);
+  return place < runnable_.size() ? runnable_.at(place) : *self;
+}
+
+std::size_t Simulation::pick(Fiber* self, Point point, std::size_t candidates) noexcept {
+  switch (schedule_) {
+    case Schedule::random: return choices.any(candidates);
+    case Schedule::pct:
+      return priorities_->best(
+          candidates, [&](std::size_t place) -> Fiber& { return candidate(self, point, place); },
+          choices.steps());
+    case Schedule::round_robin: return point == Point::preempt ? 1 : 0;
+    case Schedule::exhaustive: return 0;
+  }
+  return 0;
+}
+
+// The choice is made while others are kept out; a yielding fiber's stack is not quiet yet, so it is
+// put in line for good only on the far side.
+Fiber* Simulation::choose(Fiber* self, Point point) noexcept {
+  const Inside inside{gate_};
+  const std::size_t candidates = runnable_.size() + (self ? 1 : 0);
+  const std::size_t place = choices.choose(candidates, point == Point::preempt,
+                                           [&] { return pick(self, point, candidates); });
+  Fiber& chosen = candidate(self, point, place);
+  choices.note(chosen.id);
+  if (&chosen == self) return nullptr;
+  return &runnable_.take(point == Point::preempt ? place - 1 : place);
+}
+
+Fiber& Simulation::next() noexcept {
+  while (!runnable_.empty()) {
+    Fiber* const fiber = choose(nullptr, Point::wait);
+    if (log) log.add(choices.steps(), now, fiber, fiber->strand ? "goes on" : "begins");
+    if (prepare(*fiber)) return *fiber;
+  }
+  return base();
+}
+
+Fiber& Simulation::successor(Fiber& self, Departure how) noexcept {
+  if (how == Departure::finish && self.id == root_id_) root_ended_ = true;
+  watch_over_steps();
+  if (how == Departure::park && self.word.verdict() != Verdict::none()) return self;
+  if (how == Departure::park) log.waits(choices.steps(), now, self);
+  else log.add(choices.steps(), now, &self, "ends");
+  return next();
+}
+
+Fiber& Simulation::turn(Fiber& self) noexcept {
+  watch_over_steps();
+  // Who comes here by its own will has its attention still drawn; see end_turn() in wait.cpp.
+  const bool forced =
+      preempts_ && !(self.attention.load(std::memory_order_relaxed) & kAttendPreempt);
+  if (forced) self.attention.fetch_or(kAttendPreempt, std::memory_order_relaxed);
+  else if (priorities_) priorities_->fall_behind(self);
   for (;;) {
-    Fiber* fiber = nullptr;
-    {
-      const Inside inside{gate_};
-      if (!runnable_.empty()) fiber = &take(schedule.choose(runnable_.size()));
-    }
-    if (!fiber) return base();
+    Fiber* const fiber = choose(&self, forced ? Point::preempt : Point::yield);
+    if (!fiber) return self;
+    if (forced) log.is_preempted(choices.steps(), now, self);
+    else log.add(choices.steps(), now, &self, "yields");
+    if (log) log.add(choices.steps(), now, fiber, fiber->strand ? "goes on" : "begins");
     if (prepare(*fiber)) return *fiber;
   }
 }
 
-// The yielding fiber stands at the end of the line while the choice is made; its stack is not quiet
-// yet, so it is put there for good only on the far side.
-Fiber& Simulation::turn(Fiber& self) noexcept {
-  for (;;) {
-    Fiber* fiber = &self;
-    {
-      const Inside inside{gate_};
-      const std::size_t at = schedule.choose(runnable_.size() + 1);
-      if (at == runnable_.size()) schedule.note(self.id);
-      else fiber = &take(at);
-    }
-    if (fiber == &self || prepare(*fiber)) return *fiber;
+// ── when it does not go on ──────────────────────────────────────────────────────────────────────
+
+void Simulation::watch_over_steps() noexcept {
+  if (strict_ && choices.misfit() && !given_up_) [[unlikely]]
+    return give_up(std::make_exception_ptr(ScheduleMismatch{
+        "weft: the schedule names a fiber that is not there; it is that of another program"}));
+  if (choices.steps() < steps_max_) [[likely]] return;
+  std::string report = describe_step_limit(*base().io, runnable_, *current, choices.steps(), now);
+  if (given_up_) {
+    std::fprintf(stderr, "weft: %s\nweft: and it does not end now that it is cancelled\n",
+                 report.c_str());
+    std::abort();
   }
+  // So many steps again for everybody to unwind.
+  steps_max_ = choices.steps() + steps_max_ + 100'000;
+  give_up(std::make_exception_ptr(StepLimit{std::move(report)}));
+}
+
+void Simulation::give_up(std::exception_ptr why) noexcept {
+  given_up_ = true;
+  log.end(choices.steps(), now, "gives up");
+  const bool preempts = std::exchange(preempts_, false);
+  root->child_failed(base(), std::move(why));
+  preempts_ = preempts;
 }
 
 // Every fiber is blocked. First who waits for just that, then time, and if there is no more of
@@ -66,15 +203,18 @@ void Simulation::nobody_can_run() noexcept {
     return;
   }
   if (!timers.empty()) {
+    log.time_passes(choices.steps(), timers.soonest(), timers.soonest() - now);
     now = timers.soonest();
     coarse_now = now;
-    schedule.note(static_cast<std::uint64_t>(now.time_since_epoch().count()));
+    choices.note(static_cast<std::uint64_t>(now.time_since_epoch().count()));
     Fired fired;
     timers.fire_due(now, fired);
     while (Fiber* const fiber = fired.woken.pop_front()) make_runnable(*fiber);
     CancelScope::tell(fired.hooks);
     return;
   }
+  leaked = root_ended_;
+  log.end(choices.steps(), now, "deadlock");
   deadlock_report = describe_deadlock(*base().io, now, Duration{});
   raise_deadlock_in_waits(*base().io);
 }

@@ -1,50 +1,50 @@
-// Simulation: one worker whose every choice comes from a Schedule, and whose clock jumps.
+// Simulation: one worker whose every decision is one of Choices, and whose clock jumps.
 #pragma once
 
+#include "choices.hpp"
+#include "event_log.hpp"
 #include "gate.hpp"
 #include "host.hpp"
-#include "local_queue.hpp"
+#include "lineup.hpp"
+#include "priorities.hpp"
 #include "root.hpp"
-#include "schedule.hpp"
 
 #include <weft/core/waitable.hpp>
 #include <weft/engine/timer_queue.hpp>
 #include <weft/sim.hpp>
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace weft::engine {
 
 class Simulation : public Host {
  public:
-  Simulation(Io& io, const SimOptions& options)
-      : Host(io, std::make_shared<arch::StackPool>(
-                     arch::StackOptions{.stack_bytes = options.stack_bytes})),
-        schedule(options.seed, options.replay) {}
+  // A schedule to replay says itself what the seed is, and whether operations preempt.
+  Simulation(Io& io, const SimOptions& options, Choices::Plan plan,
+             std::shared_ptr<arch::StackPool> stacks);
 
   void run(Fiber& root_fiber);
 
-  void start(Fiber& fiber) {
-    make_runnable(fiber);
-    fiber.id = ++ids_;
-  }
+  void start(Fiber& fiber);
+  void resume(FiberList fibers) noexcept;
   void make_runnable(Fiber& fiber) {
     const Inside inside{gate_};
-    runnable_.push_back(&queued(fiber));
+    runnable_.push_back(fiber);
   }
 
   // See Engine::inspect(). From any thread: another one is let in when the next choice is made.
   bool inspect(Engine::Look look, void* at, Duration patience);
 
-  // Who runs next; the base, where time passes, if nobody can.
-  Fiber& successor() noexcept;
-  // The same for a fiber that yields: it is itself one of the candidates.
+  // Who runs next when `self` waits or ends; the base, where time passes, if nobody can.
+  Fiber& successor(Fiber& self, Departure how) noexcept;
+  // The same for a fiber that gives way, by its own will or not: it is itself a candidate.
   Fiber& turn(Fiber& self) noexcept;
 
-  Schedule schedule;
+  Choices choices;
+  EventLog log;
   TimerQueue timers;
   Instant now{};
   List<Waitable> settlers;
@@ -52,15 +52,37 @@ class Simulation : public Host {
   Atomic<bool> busy{false};  // a call of run() is under way
   std::optional<Root> root;
   std::string deadlock_report;
+  bool leaked = false;       // the deadlock came when the root's function had returned
 
  private:
+  enum class Point : std::uint8_t {
+    wait,     // the running fiber is no candidate
+    yield,    // it is the last,
+    preempt,  // or the first: it need not have come here
+  };
+
   [[nodiscard]] EngineSight sight(bool stands_still);
-  Fiber& take(std::size_t at) noexcept;
+  Fiber& next() noexcept;
+  // Null: the running fiber goes on.
+  Fiber* choose(Fiber* self, Point point) noexcept;
+  std::size_t pick(Fiber* self, Point point, std::size_t candidates) noexcept;
+  Fiber& candidate(Fiber* self, Point point, std::size_t place) const noexcept;
+  void preempt() noexcept;
+  void watch_over_steps() noexcept;
+  void give_up(std::exception_ptr why) noexcept;
   void nobody_can_run() noexcept;
 
-  Gate gate_;                     // to runnable_ and the schedule
-  std::vector<Fiber*> runnable_;  // in order of becoming so
+  const Schedule schedule_;
+  const bool strict_;
+  std::uint64_t steps_max_;
+  bool preempts_;
+  bool given_up_ = false;
+  std::optional<Priorities> priorities_;
+  Gate gate_;        // to runnable_ and the choices
+  Lineup runnable_;  // in order of becoming so
   FiberId ids_ = 0;
+  FiberId root_id_ = 0;
+  bool root_ended_ = false;
 };
 
 }  // namespace weft::engine

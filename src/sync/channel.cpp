@@ -26,6 +26,7 @@ void ChannelCore::end_all(WaitList& waiting, FiberList& woken) noexcept {
 // S0 §5.3: linearized by the write of closed_. What was admitted, buffered or parked, is still
 // delivered; who waits for more learns that there will be none.
 bool ChannelCore::close(std::exception_ptr error) noexcept {
+  preemption_point();
   FiberList woken;
   {
     const Locked locked{lock_};
@@ -52,6 +53,7 @@ void ChannelCore::close_behind() noexcept {
 }
 
 bool ChannelCore::abort(std::exception_ptr error) noexcept {
+  preemption_point();
   FiberList woken;
   {
     const Locked locked{lock_};

@@ -67,6 +67,7 @@ class CondVar::Wait final : public Waitable {
 };
 
 void CondVar::notify_one() noexcept {
+  preemption_point();
   FiberList woken;
   {
     const Locked locked{lock_};
@@ -76,6 +77,7 @@ void CondVar::notify_one() noexcept {
 }
 
 void CondVar::notify_all() noexcept {
+  preemption_point();
   FiberList woken;
   {
     const Locked locked{lock_};

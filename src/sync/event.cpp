@@ -10,6 +10,7 @@ namespace weft {
 // Many are woken a few hundred at a time: nobody waits long for the lock, and the first are running
 // while the last are still being woken. One of them is held back, so that the event stays.
 void Event::set() noexcept {
+  preemption_point();
   FiberList woken;
   Fiber* held_back = nullptr;
   bool more = false;
@@ -43,6 +44,7 @@ bool Event::wake_some(FiberList& woken, Fiber& held_back) noexcept {
 
 // While the flag is set, whoever still waits is about to be woken by set().
 void Event::reset() noexcept {
+  preemption_point();
   FiberList woken;
   {
     const Locked locked{lock_};

@@ -7,6 +7,7 @@
 namespace weft {
 
 void Latch::count_down(std::size_t n) {
+  preemption_point();
   FiberList woken;
   {
     const Locked locked{lock_};

@@ -24,6 +24,7 @@ bool Semaphore::acquire(no_throw_t) {
 }
 
 bool Semaphore::try_acquire() noexcept {
+  preemption_point();
   const Locked locked{lock_};
   const std::size_t free = permits_.read();
   if (free == 0) return false;
@@ -43,6 +44,7 @@ bool Semaphore::try_acquire_until(Instant at, no_throw_t) {
 
 // As in Event::set(), the lock is released before anybody runs, and nothing is touched after.
 void Semaphore::release(std::size_t permits) noexcept {
+  preemption_point();
   FiberList woken;
   {
     const Locked locked{lock_};

@@ -11,6 +11,7 @@
 namespace weft {
 
 void SharedMutex::lock(Kind kind) {
+  preemption_point();
   if (enter(kind)) return;
   Acquire operation{*this, kind};
   sync::wait_uncancelled(operation, Fiber::current());

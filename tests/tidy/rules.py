@@ -52,6 +52,7 @@ PUBLIC_HEADERS = {
     "blocking_io": "engine",
     "engine": "engine",
     "engine_kit": "engine",
+    "explore": "engine",
     "sim": "engine",
     "stop_on_signal": "engine",
     "inspect": "inspect",

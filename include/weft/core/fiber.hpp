@@ -91,6 +91,7 @@ enum Attention : std::uint16_t {
   kAttendScope = 1,    // a cancellation may concern us
   kAttendToEnrol = 2,  // our scope does not know us yet; a fiber that never looks pays nothing
   kAttendTurn = 4,     // our time slice is over, and others wait
+  kAttendPreempt = 8,  // in simulation: others may come first, at every operation
 };
 
 // The link of a frame: plain, but handed from thread to thread, so models race-check it.

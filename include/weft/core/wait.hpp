@@ -106,8 +106,9 @@ template <class AnyLock>
     return true;
   }
   std::optional<Ticket> ticket;
-  // Our turn may be over: parking ends it, too.
-  if ((self.attention.load(std::memory_order_relaxed) & ~kAttendTurn) == 0) [[likely]]
+  // A turn that is over ends by parking, too.
+  constexpr std::uint16_t kTurns = kAttendTurn | kAttendPreempt;
+  if ((self.attention.load(std::memory_order_relaxed) & ~kTurns) == 0) [[likely]]
     ticket = self.word.begin_park(Nudges::heed);
   if (!ticket) [[unlikely]] {  // nudged, or not yet enrolled
     lock.unlock();
@@ -132,6 +133,19 @@ template <class AnyLock>
   }
   return settle_park(self, arm, verdict);
 }
+
+// A simulation lets others run first, if it so chooses.
+[[gnu::cold]] void preempted(Fiber& self) noexcept;
+
+// What opens operations that look at nothing else. Nowhere but in simulation does it give way; a
+// model explores more than that anyway.
+[[gnu::always_inline]] inline void preemption_point([[maybe_unused]] Fiber& self) noexcept {
+#if !defined(WEFT_MODEL)
+  if (self.attention.load(std::memory_order_relaxed) & kAttendPreempt) [[unlikely]]
+    preempted(self);
+#endif
+}
+inline void preemption_point() noexcept { preemption_point(Fiber::current()); }
 
 // Lets the others run. Not a cancel point.
 [[gnu::always_inline]] inline void give_way(Fiber& self) noexcept {

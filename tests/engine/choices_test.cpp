@@ -1,4 +1,4 @@
-#include "engine/schedule.hpp"
+#include "engine/choices.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,51 +19,53 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-std::vector<std::size_t> choices(Schedule& schedule, std::size_t times, std::size_t of) {
+std::vector<std::size_t> choices(Choices& schedule, std::size_t times, std::size_t of) {
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < times; ++i) all.push_back(schedule.choose(of));
   return all;
 }
 
+Choices::Plan from_seed(std::uint64_t seed) { return {.seed = seed}; }
+
 std::string refusal(std::string_view text) {
   try {
-    const Schedule schedule{0, text};
+    const Choices schedule{Choices::parse(text)};
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
   return "accepted";
 }
 
-TEST(Schedule, TheSameSeedGivesTheSameChoices) {
-  Schedule a{42, {}}, b{42, {}};
+TEST(Choices, TheSameSeedGivesTheSameChoices) {
+  Choices a{from_seed(42)}, b{from_seed(42)};
   EXPECT_EQ(choices(a, 1'000, 7), choices(b, 1'000, 7));
   EXPECT_EQ(a.text(), b.text());
 }
 
-TEST(Schedule, DifferentSeedsDiffer) {
+TEST(Choices, DifferentSeedsDiffer) {
   std::set<std::vector<std::size_t>> all;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
-    Schedule schedule{seed, {}};
+    Choices schedule{from_seed(seed)};
     all.insert(choices(schedule, 20, 10));
   }
   EXPECT_EQ(all.size(), 200U);
 }
 
 // Fixed for all time: a seed in a bug report must mean the same tomorrow.
-TEST(Schedule, TheGeneratorIsPartOfTheFormat) {
-  Schedule schedule{1, {}};
+TEST(Choices, TheGeneratorIsPartOfTheFormat) {
+  Choices schedule{from_seed(1)};
   EXPECT_THAT(choices(schedule, 10, 10), ElementsAre(5, 7, 9, 4, 4, 7, 8, 5, 2, 7));
   EXPECT_EQ(schedule.text(), "w1:1:5.7.9.4x2.7.8.5.2.7");
 }
 
-std::vector<std::uint64_t> numbers(Schedule& schedule, std::size_t count) {
+std::vector<std::uint64_t> numbers(Choices& schedule, std::size_t count) {
   std::vector<std::uint64_t> all;
   for (std::size_t i = 0; i < count; ++i) all.push_back(schedule.random());
   return all;
 }
 
-TEST(Schedule, TheSeedDecidesTheProgramsNumbers) {
-  Schedule a{42, {}}, b{42, {}}, c{43, {}};
+TEST(Choices, TheSeedDecidesTheProgramsNumbers) {
+  Choices a{from_seed(42)}, b{from_seed(42)}, c{from_seed(43)};
   const std::vector<std::uint64_t> expected = numbers(a, 100);
   EXPECT_EQ(numbers(b, 100), expected);
   EXPECT_NE(numbers(c, 100), expected);
@@ -71,14 +73,14 @@ TEST(Schedule, TheSeedDecidesTheProgramsNumbers) {
 }
 
 // Fixed for all time, like the choices.
-TEST(Schedule, TheNumbersArePartOfTheFormat) {
-  Schedule schedule{1, {}};
+TEST(Choices, TheNumbersArePartOfTheFormat) {
+  Choices schedule{from_seed(1)};
   EXPECT_THAT(numbers(schedule, 3), ElementsAre(5042129931100586363U, 3244358103294829500U,
                                                 11586861632469050384U));
 }
 
-TEST(Schedule, ANumberMoreIsNoOtherSchedule) {
-  Schedule plain{5, {}}, drawing{5, {}};
+TEST(Choices, ANumberMoreIsNoOtherSchedule) {
+  Choices plain{from_seed(5)}, drawing{from_seed(5)};
   for (int i = 0; i < 200; ++i) {
     if (i % 3 == 0) static_cast<void>(drawing.random());
     ASSERT_EQ(drawing.choose(6), plain.choose(6));
@@ -87,15 +89,15 @@ TEST(Schedule, ANumberMoreIsNoOtherSchedule) {
   EXPECT_NE(drawing.hash(), plain.hash()) << "but it is another run";
 }
 
-TEST(Schedule, AReplayHasTheNumbersOfItsOriginal) {
+TEST(Choices, AReplayHasTheNumbersOfItsOriginal) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    Schedule original{seed * 0x123456789abcdefU, {}};
+    Choices original{from_seed(seed * 0x123456789abcdefU)};
     std::vector<std::uint64_t> drawn;
     for (std::size_t i = 0; i < 100; ++i) {
       original.choose(2 + i % 3);
       if (i % 5 == 0) drawn.push_back(original.random());
     }
-    Schedule replayed{999, original.text()};
+    Choices replayed{Choices::parse(original.text())};
     std::vector<std::uint64_t> again;
     for (std::size_t i = 0; i < 100; ++i) {
       replayed.choose(2 + i % 3);
@@ -107,9 +109,9 @@ TEST(Schedule, AReplayHasTheNumbersOfItsOriginal) {
   }
 }
 
-TEST(Schedule, TheNumbersDoNotForetellTheChoices) {
+TEST(Choices, TheNumbersDoNotForetellTheChoices) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
-    Schedule chooses{seed, {}}, draws{seed, {}};
+    Choices chooses{from_seed(seed)}, draws{from_seed(seed)};
     const std::vector<std::size_t> made = choices(chooses, 64, 1U << 30);
     std::set<std::size_t> foretold;
     for (const std::uint64_t number : numbers(draws, 64)) foretold.insert(number >> 34);
@@ -117,8 +119,8 @@ TEST(Schedule, TheNumbersDoNotForetellTheChoices) {
   }
 }
 
-TEST(Schedule, ChoicesAreInRangeAndEvenlySpread) {
-  Schedule schedule{3, {}};
+TEST(Choices, ChoicesAreInRangeAndEvenlySpread) {
+  Choices schedule{from_seed(3)};
   std::vector<int> counts(10, 0);
   for (int i = 0; i < 100'000; ++i) {
     const std::size_t choice = schedule.choose(10);
@@ -131,28 +133,28 @@ TEST(Schedule, ChoicesAreInRangeAndEvenlySpread) {
   }
 }
 
-TEST(Schedule, AChoiceOfOneIsAStepAndCostsNothing) {
-  Schedule schedule{5, {}};
+TEST(Choices, AChoiceOfOneIsAStepAndCostsNothing) {
+  Choices schedule{from_seed(5)};
   for (int i = 0; i < 100; ++i) EXPECT_EQ(schedule.choose(1), 0U);
   EXPECT_EQ(schedule.steps(), 100U);
   EXPECT_EQ(schedule.text(), "w1:5:");
 }
 
-TEST(Schedule, TextIsShortForRunsOfEqualChoices) {
-  Schedule schedule{0xabcdef, "w1:abcdef:0x100.1.2x3"};
+TEST(Choices, TextIsShortForRunsOfEqualChoices) {
+  Choices schedule{Choices::parse("w1:abcdef:0x100.1.2x3")};
   choices(schedule, 104, 5);
   EXPECT_EQ(schedule.text(), "w1:abcdef:0x100.1.2x3");
 }
 
-TEST(Schedule, TextRoundTrips) {
+TEST(Choices, TextRoundTrips) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    Schedule original{seed * 0x123456789abcdefU, {}};
+    Choices original{from_seed(seed * 0x123456789abcdefU)};
     std::mt19937 random{static_cast<std::uint32_t>(seed)};
     std::vector<std::size_t> sizes;
     std::vector<std::size_t> made;
     for (int i = 0; i < 200; ++i) sizes.push_back(1 + random() % 5);
     for (const std::size_t size : sizes) made.push_back(original.choose(size));
-    Schedule replayed{999, original.text()};
+    Choices replayed{Choices::parse(original.text())};
     for (std::size_t i = 0; i < sizes.size(); ++i) ASSERT_EQ(replayed.choose(sizes[i]), made[i]);
     EXPECT_EQ(replayed.text(), original.text());
     // Past its end the replay goes on as the original would have.
@@ -160,29 +162,29 @@ TEST(Schedule, TextRoundTrips) {
   }
 }
 
-TEST(Schedule, AReplayedChoiceThatDoesNotFitIsMadeBySeed) {
-  Schedule schedule{0, "w1:7:4.9.0"};
-  Schedule by_seed{7, {}};
+TEST(Choices, AReplayedChoiceThatDoesNotFitIsMadeBySeed) {
+  Choices schedule{Choices::parse("w1:7:4.9.0")};
+  Choices by_seed{from_seed(7)};
   const std::vector<std::size_t> expected = choices(by_seed, 3, 5);
   EXPECT_EQ(schedule.choose(5), 4U);
   EXPECT_EQ(schedule.choose(5), expected[1]) << "9 is not one of 5";
   EXPECT_EQ(schedule.choose(5), 0U);
 }
 
-TEST(Schedule, TheHashIsFnvOfTheFacts) {
-  Schedule schedule{0, {}};
+TEST(Choices, TheHashIsFnvOfTheFacts) {
+  Choices schedule{from_seed(0)};
   EXPECT_EQ(schedule.hash(), 0xcbf29ce484222325U);
   schedule.note(0);
   const std::uint64_t zero = schedule.hash();
   schedule.note(1);
   EXPECT_NE(schedule.hash(), zero);
-  Schedule swapped{0, {}};
+  Choices swapped{from_seed(0)};
   swapped.note(1);
   swapped.note(0);
   EXPECT_NE(swapped.hash(), schedule.hash()) << "order matters";
 }
 
-TEST(Schedule, TextsThatAreNotSchedulesAreRefusedWithAReason) {
+TEST(Choices, TextsThatAreNotSchedulesAreRefusedWithAReason) {
   const auto because = [](const char* reason) {
     return AllOf(HasSubstr("not a schedule"), HasSubstr(reason));
   };
@@ -219,11 +221,11 @@ std::size_t resident_pages() {
   return resident;
 }
 
-TEST(Schedule, AShortTextDoesNotCostMuchMemory) {
+TEST(Choices, AShortTextDoesNotCostMuchMemory) {
   const std::size_t before = resident_pages();
   std::size_t most = before;
   try {
-    Schedule schedule{0, "w1:5:0x200000000"};
+    Choices schedule{Choices::parse("w1:5:0x200000000")};
     most = resident_pages();
     EXPECT_EQ(schedule.choose(4), 0U) << "it was accepted, so it is followed";
   } catch (const std::invalid_argument& error) {
@@ -232,18 +234,18 @@ TEST(Schedule, AShortTextDoesNotCostMuchMemory) {
   EXPECT_LT(most - before, 64U * 256) << "64 MiB";
 }
 
-TEST(Schedule, AHugeTextIsQuotedInPartOnly) {
+TEST(Choices, AHugeTextIsQuotedInPartOnly) {
   EXPECT_LT(refusal(std::string(1'000'000, 'z')).size(), 300U);
 }
 
 // A replay string comes from a bug report: whatever it is, the answer is a schedule or a refusal.
-TEST(Schedule, MutatedTextsAreAcceptedOrRefusedNothingElse) {
+TEST(Choices, MutatedTextsAreAcceptedOrRefusedNothingElse) {
   std::mt19937 random{2024};
   constexpr std::string_view kAlphabet = "w1:x.0123456789abcdef-+ \t";
   int accepted = 0;
   int refused = 0;
   for (int round = 0; round < 5'000; ++round) {
-    Schedule original{random(), {}};
+    Choices original{from_seed(random())};
     choices(original, 1 + random() % 30, 2 + random() % 4);
     std::string text = original.text();
     for (auto edits = 1 + random() % 3; edits > 0; --edits) {
@@ -259,9 +261,9 @@ TEST(Schedule, MutatedTextsAreAcceptedOrRefusedNothingElse) {
       if (text.empty()) text = "w";
     }
     try {
-      Schedule schedule{0, text};
+      Choices schedule{Choices::parse(text)};
       for (int i = 0; i < 50; ++i) ASSERT_LT(schedule.choose(3), 3U);
-      const Schedule again{0, schedule.text()};
+      const Choices again{Choices::parse(schedule.text())};
       ++accepted;
     } catch (const std::invalid_argument& error) {
       ASSERT_THAT(error.what(), HasSubstr("not a schedule"));

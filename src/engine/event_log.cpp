@@ -1,0 +1,88 @@
+#include "event_log.hpp"
+
+#include "arch/backtrace.hpp"
+
+namespace weft::engine {
+namespace {
+
+std::string padded(std::string text, std::size_t width) {
+  text.append(text.size() < width ? width - text.size() : 1, ' ');
+  return text;
+}
+
+// The innermost function on our stack that is neither weft's nor the standard library's; empty:
+// unknown.
+std::string user_function() {
+  constexpr std::size_t kLengthMax = 72;
+  arch::Backtrace trace;
+  trace.take(nullptr);
+  for (std::size_t i = 0; i < trace.count; ++i) {
+    std::string name = arch::name_of_address(trace.frames[i], true);
+    const std::size_t offset = name.rfind("+0x", name.rfind(" ("));
+    if (offset == std::string::npos || !name.ends_with(')')) continue;  // only an address
+    name.erase(offset);
+    // A template's name has its return type before it.
+    if (name.find("weft::") <= name.find(' ') && name.find("weft::") != std::string::npos) continue;
+    if (name.find(" weft::") < name.find('(') || name.find("std::") < name.find('(')) continue;
+    if (name.starts_with("weft_")) continue;
+    if (name.size() > kLengthMax) name.replace(kLengthMax, std::string::npos, "...");
+    return name;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string label(const Fiber& fiber) {
+  std::string text = '#' + std::to_string(fiber.id);
+  if (!fiber.name().empty()) text += " \"" + std::string{fiber.name()} + '"';
+  return text;
+}
+
+void EventLog::add(std::uint64_t step, Instant now, const Fiber* who, std::string_view what) {
+  if (!*this || ended_) return;
+  if (lines_.size() == lines_max_) {
+    lines_.pop_front();
+    ++left_out_;
+  }
+  lines_.push_back("step " + padded(std::to_string(step), 7) +
+                   padded(words_.span(now.time_since_epoch()), 10) +
+                   padded(who && who->id != 0 ? label(*who) : "(world)", 17) + std::string{what});
+}
+
+void EventLog::spawns(std::uint64_t step, Instant now, const Fiber& parent, const Fiber& child) {
+  if (*this) add(step, now, &parent, "spawns " + label(child) +
+                                        Words::origin(" at ", child.closure->spawned_at.get()));
+}
+
+void EventLog::wakes(std::uint64_t step, Instant now, const Fiber& waker, const Fiber& woken) {
+  if (*this) add(step, now, &waker, "wakes " + label(woken));
+}
+
+void EventLog::is_preempted(std::uint64_t step, Instant now, const Fiber& running) {
+  if (!*this || ended_) return;
+  const std::string where = user_function();
+  add(step, now, &running, where.empty() ? "is preempted" : "is preempted in " + where);
+}
+
+void EventLog::waits(std::uint64_t step, Instant now, const Fiber& parking) {
+  if (*this) add(step, now, &parking, "waits: " + words_.arms_of(parking));
+}
+
+void EventLog::time_passes(std::uint64_t step, Instant now, Duration length) {
+  if (*this) add(step, now, nullptr, words_.span(length) + " later");
+}
+
+void EventLog::end(std::uint64_t step, Instant now, std::string_view why) {
+  add(step, now, nullptr, why);
+  ended_ = true;
+}
+
+std::string EventLog::text() const {
+  std::string text;
+  if (left_out_ != 0) text = "(" + std::to_string(left_out_) + " events before these)\n";
+  for (const std::string& line : lines_) (text += line) += '\n';
+  return text;
+}
+
+}  // namespace weft::engine

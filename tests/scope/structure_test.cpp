@@ -711,7 +711,8 @@ TEST(Structure, APlaceComesBackFromAChildThatThrows) {
 }
 
 // The spawner waits behind a shield: nobody but the dropped children can give it a place.
-// Found in simulation: the fiber was not yet running for the checks, and stayed on its scope's roll.
+// Found in simulation: the fiber was not running yet for the checks, and stayed on its scope's
+// roll.
 TEST(Structure, WhatAnUnrunClosureOwnsMayWaitWhenItIsDestroyed) {
   struct LocksWhenItGoes {
     explicit LocksWhenItGoes(Mutex& mutex_in, std::atomic<int>& gone_in) noexcept

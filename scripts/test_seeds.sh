@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every test that runs in simulation, with many schedules each: scripts/test_seeds.sh BUILD_DIR SEEDS
+# Every test that runs in simulation, with many schedules each.
+#   scripts/test_seeds.sh BUILD_DIR SEEDS
 #
 # Not by ctest, whose limits are for 200 schedules. A test that fails says which seed it was; keep
 # that seed as a test of its own.

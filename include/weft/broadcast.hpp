@@ -242,6 +242,7 @@ class Broadcast<T>::Subscriber {
   }
   // Without waiting: value, empty or closed.
   Received<T> try_recv() const {
+    preemption_point();
     const detail::Taken taken = core().take(at_);
     if (taken.note) return copied<Received<T>>(taken.note);
     return taken.ended ? ended() : RecvStatus::empty;

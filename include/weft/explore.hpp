@@ -49,7 +49,8 @@ struct ExploreOptions {
   Schedule schedule = Schedule::random;
   unsigned depth = 3;          // pct: the number of orderings that it takes to go wrong
   unsigned preemptions = 2;    // exhaustive: at most so many in a run
-  bool preempt = true;         // switches at every operation of weft's, not only at waits
+  bool preempt = true;         // switches at every operation of weft's, not only at waits. Not
+                               // with a std::mutex held, as far as that is known: checked builds
   std::uint64_t max_steps = 1'000'000;  // of a run; more is a failure. 0: no limit
   std::size_t stack_bytes = 256 * 1024;
 
@@ -81,9 +82,10 @@ struct Failure {
   Kind kind = Kind::exception;
   std::string what{};      // what it says of itself
   std::uint64_t run = 0;   // the first is 1
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0;  // under pct, the runs before have a say, too: only `schedule` repeats it
   std::string found{};     // the schedule, as it was found,
-  std::string schedule{};  // and made smaller: the same kind of failure, and the same words
+  std::string schedule{};  // and made smaller: the same kind of failure and, of exceptions and
+                           // assertions, the same words
   std::size_t switches_found = 0, switches = 0;        // choices of another than the next in line
   std::size_t preemptions_found = 0, preemptions = 0;  // of them, where none was needed
   std::uint64_t shrink_runs = 0;
@@ -122,11 +124,13 @@ Report explore(const ExploreOptions& options, F f) {
 }
 
 // f() once, in a SimIo that follows `schedule`. Returns what f returns, throws what it throws.
-// Throws std::invalid_argument if `schedule` is none, and ScheduleMismatch if it is that of another
-// program: it names a choice that is not there.
+// Throws std::invalid_argument if `schedule` is none, ScheduleMismatch if it is that of another
+// program: it names a choice that is not there. Throws StepLimit after `max_steps`, which should be
+// that of the run; 0: no limit.
 template <std::invocable<> F>
-auto replay(std::string_view schedule, F&& f) {
-  SimIo io{{.replay = std::string{schedule}, .strict_replay = true}};
+auto replay(std::string_view schedule, F&& f,
+            std::uint64_t max_steps = ExploreOptions{}.max_steps) {
+  SimIo io{{.max_steps = max_steps, .replay = std::string{schedule}, .strict_replay = true}};
   return io.run(std::forward<F>(f));
 }
 

@@ -170,14 +170,20 @@ class Nursery final : public Home {
 
   // Asks the body and the children to stop; those that have not started never run. From anywhere
   // the nursery may be used, any thread included. Idempotent.
-  void cancel() noexcept { cancel_because(CancelReason::requested); }
+  void cancel() noexcept {
+    preemption_point();
+    cancel_because(CancelReason::requested);
+  }
   // Lets them see this_fiber::stopping() first, and cancels them when `grace` has passed.
   template <class Rep, class Period>
   void cancel(std::chrono::duration<Rep, Period> grace) {
     cancel_at(saturating_add(io().now(), to_duration(grace)));
   }
   // Takes no more children from now on. True in the call that closed it.
-  bool close() noexcept { return word_.begin_closing(); }
+  bool close() noexcept {
+    preemption_point();
+    return word_.begin_closing();
+  }
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_.view(); }
   [[nodiscard]] const Fiber* owner() const noexcept override { return &owner_; }

@@ -20,6 +20,7 @@ class StackPool;
 }
 namespace engine {
 class Explorer;
+struct Plan;
 class Simulation;
 class Tripwire;
 }  // namespace engine
@@ -39,9 +40,10 @@ struct SimOptions {
   unsigned depth = 3;            // pct: depth - 1 changes of priority
   std::uint64_t length = 1000;   // pct: about so many steps, over which the changes are spread
   bool preempt = false;          // operations that need not wait are points of choice, too
-  std::uint64_t max_steps = 0;   // then run() throws StepLimit; 0: no limit
+  std::uint64_t max_steps = 0;   // of a run(), which then throws StepLimit; 0: no limit
   std::string replay{};          // a schedule() of an earlier run; empty: choose by seed
-  bool strict_replay = false;    // if it does not fit: ScheduleMismatch; else goes on by seed
+  bool strict_replay = false;    // if it is not that of one run() of this program, with the same
+                                 // max_steps: ScheduleMismatch; else it goes on by seed
   std::size_t log_events = 0;    // so many are kept for log()
   std::size_t stack_bytes = 256 * 1024;
 };
@@ -91,7 +93,7 @@ class SimIo final : public Engine {
  private:
   friend void settle();
   friend engine::Explorer;
-  SimIo(const SimOptions& options, std::shared_ptr<arch::StackPool> stacks);
+  SimIo(const SimOptions& options, engine::Plan plan, std::shared_ptr<arch::StackPool> stacks);
   void run_root(Body body) override;
 
   std::unique_ptr<engine::Simulation> simulation_;

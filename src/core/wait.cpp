@@ -183,7 +183,11 @@ bool settle_park(Fiber& self, Waitable& arm, Verdict verdict) {
   return false;
 }
 
-void preempted(Fiber& self) noexcept { end_turn(self); }
+// Not while it parks or ends: what runs then, such as a callback of a stop token that a simulation
+// tells when it gives up, or a destructor of a closure for which there was no stack, has no turn.
+void preempted(Fiber& self) noexcept {
+  if (self.scope && self.word.state() != FiberState::parking) end_turn(self);
+}
 
 void attend(Fiber& self) {
   if (look_at_scope(self) && Carrier::here().exceptions->uncaught == 0)

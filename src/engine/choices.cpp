@@ -35,7 +35,7 @@ bool skip(std::string_view& rest, char expected) {
 
 }  // namespace
 
-Choices::Plan Choices::parse(std::string_view text) {
+Plan Choices::parse(std::string_view text) {
   Plan plan;
   std::string_view rest = text;
   if (!rest.starts_with(kPrefix)) refuse(text, "it does not begin with \"w1:\"");
@@ -43,7 +43,6 @@ Choices::Plan Choices::parse(std::string_view text) {
   plan.seed = read_number<std::uint64_t>(text, rest, 16);
   plan.preempt = skip(rest, 'p');
   if (!skip(rest, ':')) refuse(text, "no ':' after the seed");
-  constexpr std::size_t kChoicesMax = std::size_t{1} << 22;  // sixteen megabytes
   while (!rest.empty()) {
     if (skip(rest, '*')) {
       plan.calm = true;
@@ -52,7 +51,7 @@ Choices::Plan Choices::parse(std::string_view text) {
     }
     const auto choice = read_number<std::uint32_t>(text, rest, 10);
     const auto length = skip(rest, 'x') ? read_number<std::uint32_t>(text, rest, 10) : 1U;
-    if (plan.places.size() + length > kChoicesMax) refuse(text, "it is too long");
+    if (plan.places.size() + length > kPlacesMax) refuse(text, "it is too long");
     plan.places.insert(plan.places.end(), length, choice);
     const bool more = !rest.empty();
     if (more && (!skip(rest, '.') || rest.empty())) refuse(text, "no '.' between choices");
@@ -60,7 +59,7 @@ Choices::Plan Choices::parse(std::string_view text) {
   return plan;
 }
 
-std::string Choices::Plan::text() const {
+std::string Plan::text() const {
   char seed_text[17];
   const auto end = std::to_chars(seed_text, seed_text + sizeof seed_text, seed, 16).ptr;
   std::string text{kPrefix};
@@ -98,7 +97,7 @@ void Choices::note(std::uint64_t fact) noexcept {
   }
 }
 
-Choices::Plan Choices::as_made() const {
+Plan Choices::as_made() const {
   Plan made{.seed = plan_.seed, .preempt = plan_.preempt, .calm = plan_.calm};
   made.places.reserve(made_.size());
   for (const Choice& choice : made_) made.places.push_back(choice.made);

@@ -15,24 +15,40 @@
 
 namespace weft::engine {
 
+// What the running fiber was about when a decision was due.
+enum class Point : std::uint8_t {
+  wait,     // it is no candidate
+  yield,    // it is the last,
+  preempt,  // or the first: it need not have come here
+};
+
 // One decision with more than one candidate.
 struct Choice {
   std::uint32_t made = 0;
   std::uint32_t candidates = 0;
-  bool forced = false;  // whoever runs could have gone on
+  Point point = Point::wait;
+
+  // Who ran had to give way although it could have gone on.
+  [[nodiscard]] bool preempts() const noexcept { return point == Point::preempt && made != 0; }
+  // The fiber that gave way to the others goes on all the same.
+  [[nodiscard]] bool insists() const noexcept {
+    return point == Point::yield && made + 1 == candidates;
+  }
+};
+
+// A schedule to follow: its text, taken apart.
+struct Plan {
+  std::uint64_t seed = 0;
+  bool preempt = false;
+  std::vector<std::uint32_t> places{};
+  bool calm = false;  // behind them, the calm choice always; else the seed decides
+
+  [[nodiscard]] std::string text() const;
 };
 
 class Choices {
  public:
-  // A schedule as text, taken apart.
-  struct Plan {
-    std::uint64_t seed = 0;
-    bool preempt = false;
-    std::vector<std::uint32_t> places{};
-    bool calm = false;  // behind them, the calm choice always; else the seed decides
-
-    [[nodiscard]] std::string text() const;
-  };
+  static constexpr std::size_t kPlacesMax = std::size_t{1} << 22;  // of a text: sixteen megabytes
   // Throws std::invalid_argument if `text` is not the text of a schedule.
   static Plan parse(std::string_view text);
 
@@ -41,7 +57,7 @@ class Choices {
   // One of `count` (at least 1): of the plan as long as it lasts and fits, else pick(). Only real
   // choices are recorded: one of one costs nothing.
   template <class Pick>
-  std::size_t choose(std::size_t count, bool forced, Pick pick) {
+  std::size_t choose(std::size_t count, Point point, Pick pick) {
     ++steps_;
     if (count == 1) return 0;
     std::size_t place = pick();
@@ -52,12 +68,12 @@ class Choices {
       misfit_ = misfit_ || at < plan_.places.size();
       if (plan_.calm) place = 0;
     }
-    made_.push_back({static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(count), forced});
+    made_.push_back({static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(count), point});
     return place;
   }
   // The same, where the seed picks.
   std::size_t choose(std::size_t count) {
-    return choose(count, false, [&] { return any(count); });
+    return choose(count, Point::wait, [&] { return any(count); });
   }
   // The seed's pick: each equally likely.
   std::size_t any(std::size_t count) noexcept {

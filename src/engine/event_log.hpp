@@ -22,6 +22,9 @@ class EventLog {
 
   explicit operator bool() const noexcept { return lines_max_ != 0; }
 
+  // A run begins; what others have said stays.
+  void begin() noexcept { ended_ = false; }
+
   // `who` null: the world.
   void add(std::uint64_t step, Instant now, const Fiber* who, std::string_view what);
   void spawns(std::uint64_t step, Instant now, const Fiber& parent, const Fiber& child);

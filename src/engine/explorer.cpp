@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -54,24 +55,38 @@ bool wants_progress(Progress progress) {
 }
 
 // The next plan of a depth-first search, after the run that made `made`, with at most so many
-// preemptions. False: none is left.
-bool next_plan(Choices::Plan& plan, const std::vector<Choice>& made, std::size_t preemptions) {
+// preemptions. To go on after a yield counts as one, or else a loop of yields had no last schedule.
+// False: none is left.
+bool next_plan(Plan& plan, const std::vector<Choice>& made, std::size_t preemptions) {
   std::vector<std::size_t> preempted(made.size() + 1, 0);  // before the choice of that number
-  for (std::size_t i = 0; i < made.size(); ++i)
-    preempted[i + 1] = preempted[i] + (made[i].forced && made[i].made != 0 ? 1 : 0);
+  const auto cost = [](const Choice& choice) {
+    return choice.preempts() || choice.insists() ? std::size_t{1} : std::size_t{0};
+  };
+  for (std::size_t i = 0; i < made.size(); ++i) preempted[i + 1] = preempted[i] + cost(made[i]);
   for (std::size_t i = made.size(); i-- > 0;) {
-    if (made[i].made + 1 >= made[i].candidates) continue;
-    if (made[i].forced && preempted[i] + 1 > preemptions) continue;
+    Choice next = made[i];
+    if (++next.made >= next.candidates || preempted[i] + cost(next) > preemptions) continue;
     plan.places.clear();
     for (std::size_t j = 0; j < i; ++j) plan.places.push_back(made[j].made);
-    plan.places.push_back(made[i].made + 1);
+    plan.places.push_back(next.made);
     return true;
   }
   return false;
 }
 
 // What a shell takes as one word.
-std::string quoted(const std::string& word) { return '\'' + word + '\''; }
+std::string quoted(std::string_view word) {
+  std::string text{"'"};
+  for (const char c : word) c == '\'' ? text += "'\\''" : text += c;
+  return text + '\'';
+}
+
+bool needs_quotes(std::string_view word) {
+  return !std::all_of(word.begin(), word.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view{"/._-+:@%="}.find(static_cast<char>(c)) !=
+                                       std::string_view::npos;
+  });
+}
 
 }  // namespace
 
@@ -102,8 +117,8 @@ std::size_t Explorer::Outcome::switches() const {
 }
 
 std::size_t Explorer::Outcome::preemptions() const {
-  return static_cast<std::size_t>(std::count_if(
-      made.begin(), made.end(), [](const Choice& c) { return c.forced && c.made != 0; }));
+  return static_cast<std::size_t>(
+      std::count_if(made.begin(), made.end(), [](const Choice& c) { return c.preempts(); }));
 }
 
 SimOptions Explorer::options_of(std::uint64_t seed) const {
@@ -116,9 +131,9 @@ SimOptions Explorer::options_of(std::uint64_t seed) const {
           .stack_bytes = options_.stack_bytes};
 }
 
-Explorer::Outcome Explorer::run(const SimOptions& options) {
+Explorer::Outcome Explorer::run(const SimOptions& options, Plan plan) {
   Outcome outcome;
-  SimIo sim{options, stacks_};
+  SimIo sim{options, std::move(plan), stacks_};
   const auto went_wrong = [&](Failure::Kind kind, std::string what) {
     outcome.wrong = kind;
     outcome.what = std::move(what);
@@ -137,9 +152,10 @@ Explorer::Outcome Explorer::run(const SimOptions& options) {
   } catch (...) {
     went_wrong(Failure::Kind::exception, "an exception that is no std::exception");
   }
-  // A deadlock may have been caught, or have ended a scope that was cancelled anyway.
+  // It may have been caught, or have ended a scope that was cancelled anyway.
   if (!outcome.wrong && !sim.simulation_->deadlock_report.empty())
-    went_wrong(Failure::Kind::deadlock, sim.simulation_->deadlock_report);
+    went_wrong(sim.simulation_->leaked ? Failure::Kind::leak : Failure::Kind::deadlock,
+               sim.simulation_->deadlock_report);
   if (options_.assertion)
     if (std::string failed = options_.assertion(); !failed.empty())
       went_wrong(Failure::Kind::assertion, std::move(failed));
@@ -152,12 +168,11 @@ Explorer::Outcome Explorer::run(const SimOptions& options) {
   return outcome;
 }
 
-Explorer::Outcome Explorer::run(Choices::Plan plan, std::size_t log_events) {
+Explorer::Outcome Explorer::again(Plan plan, std::size_t log_events) {
   SimOptions options = options_of(plan.seed);
   options.schedule = Schedule::random;
-  options.replay = plan.text();
   options.log_events = log_events;
-  return run(options);
+  return run(options, std::move(plan));
 }
 
 // ── all runs ────────────────────────────────────────────────────────────────────────────────────
@@ -166,22 +181,23 @@ void Explorer::count(const Outcome& outcome) {
   ++report_.runs;
   report_.steps += outcome.steps;
   report_.choices += outcome.made.size();
-  length_ = std::max(length_, outcome.steps);
+  // Of late, and without those that did not end as they should.
+  if (!outcome.wrong) length_ = length_ == 0 ? outcome.steps : (length_ * 7 + outcome.steps + 7) / 8;
   if (hashes_.size() < kHashesMax) hashes_.insert(outcome.hash);
   report_.distinct = hashes_.size();
   if (outcome.wrong) ++report_.failures;
 }
 
 // What is not the same twice depends on something besides the schedule.
-void Explorer::check_twice(const SimOptions& options, Outcome& outcome) {
-  const Outcome again = run(options);
-  if (again.hash == outcome.hash && again.steps == outcome.steps &&
-      again.wrong == outcome.wrong)
+void Explorer::check_twice(const SimOptions& options, const Plan& plan, Outcome& outcome) {
+  const Outcome second = run(options, plan);
+  if (second.hash == outcome.hash && second.steps == outcome.steps &&
+      second.wrong == outcome.wrong)
     return;
   outcome.wrong = Failure::Kind::nondeterminism;
   outcome.what =
       "the same schedule again was another run: " + grouped(outcome.steps) + " steps and " +
-      grouped(again.steps) +
+      grouped(second.steps) +
       "; the program depends on something besides it, such as a real clock, an address, the order "
       "of an unordered container, or a variable that outlives the run";
 }
@@ -191,10 +207,11 @@ Report Explorer::all() {
   const bool endless = exhaustive && options_.runs == 0;
   while (endless || report_.runs < options_.runs) {
     const std::uint64_t seed = exhaustive ? options_.seed : options_.seed + report_.runs;
-    SimOptions options = options_of(seed);
-    if (exhaustive) options.replay = plan_.text();
-    Outcome outcome = run(options);
-    if (options_.twice != 0 && report_.runs % options_.twice == 0) check_twice(options, outcome);
+    const SimOptions options = options_of(seed);
+    const Plan plan = exhaustive ? plan_ : Plan{.seed = seed, .preempt = options.preempt};
+    Outcome outcome = run(options, plan);
+    if (options_.twice != 0 && report_.runs % options_.twice == 0)
+      check_twice(options, plan, outcome);
     count(outcome);
     const std::vector<Choice> made = exhaustive ? outcome.made : std::vector<Choice>{};
     if (outcome.wrong && !report_.first) report_.first = describe(std::move(outcome), seed);
@@ -212,10 +229,9 @@ Report Explorer::all() {
 
 Report Explorer::only(const std::string& schedule) {
   SimOptions options = options_of(0);
-  options.replay = schedule;
   options.strict_replay = true;
   options.log_events = std::max<std::size_t>(options_.log_lines, 200);
-  Outcome outcome = run(options);
+  Outcome outcome = run(options, Choices::parse(schedule));
   count(outcome);
   std::fprintf(stderr, "weft: explore%s: replays %s\n%s", of_name(options_.name).c_str(),
                schedule.c_str(), indented(outcome.log, "  ").c_str());
@@ -258,11 +274,10 @@ Explorer::Outcome Explorer::smaller(Outcome found, std::uint64_t& runs) {
   const auto cost = [](const Outcome& outcome) {
     return std::pair{outcome.preemptions(), outcome.switches()};
   };
-  const auto attempt = [&](Choices::Plan plan) {
+  const auto attempt = [&](Plan plan) {
     plan.calm = true;
     ++runs;
-    Outcome outcome = run(std::move(plan));
-    return outcome;
+    return again(std::move(plan));
   };
   // Behind its last choice, the calm ones.
   if (Outcome same = attempt(found.plan); same.same_failure_as(found)) found = std::move(same);
@@ -277,7 +292,7 @@ Explorer::Outcome Explorer::smaller(Outcome found, std::uint64_t& runs) {
     // The last ones first: they disturb the fewest others.
     for (std::size_t end = lively.size(); end > 0 && runs < options_.shrink_runs && !better;) {
       const std::size_t begin = end > length ? end - length : 0;
-      Choices::Plan plan = found.plan;
+      Plan plan = found.plan;
       for (std::size_t i = begin; i < end; ++i) plan.places[lively[i]] = 0;
       end = begin;
       Outcome outcome = attempt(std::move(plan));
@@ -295,11 +310,11 @@ Explorer::Outcome Explorer::smaller(Outcome found, std::uint64_t& runs) {
 // own, for what leaving out does not find.
 Explorer::Outcome Explorer::with_fewer_preemptions(Outcome found, std::uint64_t& runs) {
   for (std::size_t bound = 0; bound < found.preemptions() && bound <= 2; ++bound) {
-    Choices::Plan plan{.seed = found.plan.seed, .preempt = found.plan.preempt, .calm = true};
+    Plan plan{.seed = found.plan.seed, .preempt = found.plan.preempt, .calm = true};
     for (bool more = true; more;) {
       if (runs >= options_.shrink_runs) return found;
       ++runs;
-      Outcome outcome = run(plan);
+      Outcome outcome = again(plan);
       if (outcome.same_failure_as(found)) return outcome;
       more = next_plan(plan, outcome.made, bound);
     }
@@ -309,8 +324,13 @@ Explorer::Outcome Explorer::with_fewer_preemptions(Outcome found, std::uint64_t&
 
 std::string Explorer::command_for(const std::string& schedule) const {
   const std::string name = options_.name.empty() ? "" : options_.name + '@';
-  const std::string program =
-      options_.command.empty() ? std::string{program_invocation_name} : options_.command;
+  constexpr std::size_t kArgumentMax = 120'000;  // the kernel takes 128 KiB
+  if (schedule.size() > kArgumentMax)
+    return "(too long for a shell; give Failure::schedule to weft::replay())";
+  const std::string_view own{program_invocation_name};
+  const std::string program = !options_.command.empty() ? options_.command
+                              : needs_quotes(own)       ? quoted(own)
+                                                        : std::string{own};
   return "WEFT_REPLAY=" + quoted(name + schedule) + ' ' + program;
 }
 
@@ -332,7 +352,7 @@ Failure Explorer::describe(Outcome found, std::uint64_t seed) {
   failure.switches = found.switches();
   failure.preemptions = found.preemptions();
   failure.what = found.what;
-  if (options_.log_lines != 0) failure.log = run(found.plan, options_.log_lines).log;
+  if (options_.log_lines != 0) failure.log = again(found.plan, options_.log_lines).log;
   failure.replay = command_for(failure.schedule);
   return failure;
 }
@@ -356,7 +376,9 @@ std::string to_string(const Failure& failure) {
   std::string text = "run " + engine::grouped(failure.run) + " failed, seed " +
                      std::to_string(failure.seed) + '\n';
   text += engine::indented((failure.what.starts_with(kind) ? "" : kind) + failure.what, "  ");
-  text += "  schedule: " + failure.schedule + "\n    " +
+  constexpr std::size_t kShownMost = 4'000;
+  text += "  schedule: " + failure.schedule.substr(0, kShownMost) +
+          (failure.schedule.size() > kShownMost ? "..." : "") + "\n    " +
           numbers(failure.switches, failure.preemptions);
   if (failure.shrink_runs != 0)
     text += "; made smaller in " + engine::grouped(failure.shrink_runs) + " runs from " +

@@ -31,7 +31,7 @@ class Explorer {
   struct Outcome {
     std::optional<Failure::Kind> wrong;
     std::string what;
-    Choices::Plan plan;  // as made
+    Plan plan;  // as made
     std::vector<Choice> made;
     std::uint64_t hash = 0;
     std::uint64_t steps = 0;
@@ -42,10 +42,10 @@ class Explorer {
     [[nodiscard]] std::size_t preemptions() const;
   };
 
-  Outcome run(const SimOptions& options);
-  Outcome run(Choices::Plan plan, std::size_t log_events = 0);
+  Outcome run(const SimOptions& options, Plan plan);
+  Outcome again(Plan plan, std::size_t log_events = 0);
   [[nodiscard]] SimOptions options_of(std::uint64_t seed) const;
-  void check_twice(const SimOptions& options, Outcome& outcome);
+  void check_twice(const SimOptions& options, const Plan& plan, Outcome& outcome);
   void count(const Outcome& outcome);
   Failure describe(Outcome found, std::uint64_t seed);
   Outcome smaller(Outcome found, std::uint64_t& runs);
@@ -59,8 +59,8 @@ class Explorer {
   const std::function<void()>& f_;
   const std::shared_ptr<arch::StackPool> stacks_;
   Report report_;
-  Choices::Plan plan_;              // exhaustive: the next
-  std::uint64_t length_ = 0;        // pct: steps of the longest run so far
+  Plan plan_;              // exhaustive: the next
+  std::uint64_t length_ = 0;        // pct: steps of runs of late
   std::unordered_set<std::uint64_t> hashes_;
   Instant began_;
   Instant shown_;

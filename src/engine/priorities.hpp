@@ -8,7 +8,7 @@
 // least 1 / (n * k^(depth - 1)), however many schedules there are.
 //
 // Against the paper: a fiber that yields falls behind as well. It says that it waits for others,
-// and by its priority it would wait for ever.
+// and by its priority it would wait for ever. And who falls later falls below who fell before.
 #pragma once
 
 #include <weft/base/splitmix.hpp>

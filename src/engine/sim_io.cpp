@@ -1,6 +1,5 @@
 #include <weft/sim.hpp>
 
-#include "findings.hpp"
 #include "simulation.hpp"
 #include "tripwire.hpp"
 
@@ -30,7 +29,7 @@ class Settle final : public Waitable {
   engine::Simulation& simulation_;
 };
 
-engine::Choices::Plan plan_of(const SimOptions& options) {
+engine::Plan plan_of(const SimOptions& options) {
   if (options.depth == 0)
     throw std::invalid_argument{"weft::SimIo: a depth of at least 1, for Schedule::pct"};
   if (!options.replay.empty()) return engine::Choices::parse(options.replay);
@@ -49,11 +48,12 @@ void require_here(const engine::Simulation& simulation) noexcept {
 }  // namespace
 
 SimIo::SimIo(const SimOptions& options)
-    : SimIo(options, std::make_shared<arch::StackPool>(
-                         arch::StackOptions{.stack_bytes = options.stack_bytes})) {}
+    : SimIo(options, plan_of(options),
+            std::make_shared<arch::StackPool>(
+                arch::StackOptions{.stack_bytes = options.stack_bytes})) {}
 
-SimIo::SimIo(const SimOptions& options, std::shared_ptr<arch::StackPool> stacks)
-    : simulation_(std::make_unique<engine::Simulation>(*this, options, plan_of(options),
+SimIo::SimIo(const SimOptions& options, engine::Plan plan, std::shared_ptr<arch::StackPool> stacks)
+    : simulation_(std::make_unique<engine::Simulation>(*this, options, std::move(plan),
                                                        std::move(stacks))) {
   enlist();
 }
@@ -84,7 +84,6 @@ void SimIo::start(Fiber& fiber) {
 }
 
 Fiber& SimIo::successor(Fiber& self, Departure how) noexcept {
-  engine::check_held_locks(self, how);
   if (how == Departure::yield) return simulation_->turn(self);
   return simulation_->successor(self, how);
 }

@@ -1,6 +1,7 @@
 #include "simulation.hpp"
 
 #include "deadlock.hpp"
+#include "findings.hpp"
 
 #include <weft/core/closure.hpp>
 #include <weft/core/frame_pool.hpp>
@@ -33,14 +34,14 @@ std::string describe_step_limit(const Io& io, const Lineup& runnable, const Fibe
 
 }  // namespace
 
-Simulation::Simulation(Io& io, const SimOptions& options, Choices::Plan plan,
+Simulation::Simulation(Io& io, const SimOptions& options, Plan plan,
                        std::shared_ptr<arch::StackPool> stacks)
     : Host(io, std::move(stacks)),
       choices(std::move(plan)),
       log(options.log_events),
       schedule_(options.schedule),
       strict_(options.strict_replay),
-      steps_max_(options.max_steps == 0 ? kNoLimit : options.max_steps),
+      limit_(options.max_steps),
       preempts_(choices.plan().preempt) {
   if (schedule_ == Schedule::pct)
     priorities_.emplace(choices.plan().seed, options.depth, options.length);
@@ -49,6 +50,10 @@ Simulation::Simulation(Io& io, const SimOptions& options, Choices::Plan plan,
 void Simulation::run(Fiber& root_fiber) {
   coarse_now = now;
   root_ended_ = leaked = given_up_ = false;
+  deadlock_report.clear();
+  preempts_ = choices.plan().preempt;
+  steps_max_ = limit_ == 0 ? kNoLimit : choices.steps() + limit_;
+  log.begin();
   try {
     const Inside inside{gate_};
     runnable_.push_back(root_fiber);
@@ -127,8 +132,8 @@ std::size_t Simulation::pick(Fiber* self, Point point, std::size_t candidates) n
 Fiber* Simulation::choose(Fiber* self, Point point) noexcept {
   const Inside inside{gate_};
   const std::size_t candidates = runnable_.size() + (self ? 1 : 0);
-  const std::size_t place = choices.choose(candidates, point == Point::preempt,
-                                           [&] { return pick(self, point, candidates); });
+  const std::size_t place = choices.choose(
+      candidates, point, [&] { return pick(self, point, candidates); });
   Fiber& chosen = candidate(self, point, place);
   choices.note(chosen.id);
   if (&chosen == self) return nullptr;
@@ -148,18 +153,30 @@ Fiber& Simulation::successor(Fiber& self, Departure how) noexcept {
   if (how == Departure::finish && self.id == root_id_) root_ended_ = true;
   watch_over_steps();
   if (how == Departure::park && self.word.verdict() != Verdict::none()) return self;
+  check_held_locks(self, how);
   if (how == Departure::park) log.waits(choices.steps(), now, self);
   else log.add(choices.steps(), now, &self, "ends");
   return next();
 }
 
+// Who comes by its own will has its attention still drawn; see end_turn() in wait.cpp.
+bool Simulation::is_forced(const Fiber& self) const noexcept {
+  return preempts_ && !(self.attention.load(std::memory_order_relaxed) & kAttendPreempt);
+}
+
 Fiber& Simulation::turn(Fiber& self) noexcept {
   watch_over_steps();
-  // Who comes here by its own will has its attention still drawn; see end_turn() in wait.cpp.
-  const bool forced =
-      preempts_ && !(self.attention.load(std::memory_order_relaxed) & kAttendPreempt);
-  if (forced) self.attention.fetch_or(kAttendPreempt, std::memory_order_relaxed);
-  else if (priorities_) priorities_->fall_behind(self);
+  const bool forced = is_forced(self);
+  if (forced) {
+    self.attention.fetch_or(kAttendPreempt, std::memory_order_relaxed);
+    // Whoever wants a std::mutex that it holds would block the only thread. Only checked builds
+    // know of it.
+    const arch::LockWatch* const locks = arch::LockWatch::here();
+    if (locks && !locks->empty()) return self;
+  } else {
+    check_held_locks(self, Departure::yield);
+    if (priorities_) priorities_->fall_behind(self);
+  }
   for (;;) {
     Fiber* const fiber = choose(&self, forced ? Point::preempt : Point::yield);
     if (!fiber) return self;
@@ -179,17 +196,17 @@ void Simulation::watch_over_steps() noexcept {
   if (choices.steps() < steps_max_) [[likely]] return;
   std::string report = describe_step_limit(*base().io, runnable_, *current, choices.steps(), now);
   if (given_up_) {
-    std::fprintf(stderr, "weft: %s\nweft: and it does not end now that it is cancelled\n",
-                 report.c_str());
+    std::fprintf(stderr, "weft: %s\nweft: and it does not end now that it is cancelled; %s\n",
+                 report.c_str(), choices.text().c_str());
     std::abort();
   }
-  // So many steps again for everybody to unwind.
-  steps_max_ = choices.steps() + steps_max_ + 100'000;
   give_up(std::make_exception_ptr(StepLimit{std::move(report)}));
 }
 
 void Simulation::give_up(std::exception_ptr why) noexcept {
   given_up_ = true;
+  // So many steps again for everybody to unwind.
+  steps_max_ = choices.steps() + (limit_ == 0 ? 1'000'000 : limit_) + 100'000;
   log.end(choices.steps(), now, "gives up");
   preempts_ = false;
   root->child_failed(base(), std::move(why));
@@ -222,9 +239,11 @@ void Simulation::nobody_can_run() noexcept {
     CancelScope::tell(fired.hooks);
     return;
   }
-  leaked = root_ended_;
-  log.end(choices.steps(), now, "deadlock");
-  deadlock_report = describe_deadlock(*base().io, now, Duration{});
+  if (deadlock_report.empty()) {  // the first is what it is about
+    leaked = root_ended_;
+    log.end(choices.steps(), now, "deadlock");
+    deadlock_report = describe_deadlock(*base().io, now, Duration{});
+  }
   raise_deadlock_in_waits(*base().io);
 }
 

@@ -23,7 +23,7 @@ namespace weft::engine {
 class Simulation : public Host {
  public:
   // A schedule to replay says itself what the seed is, and whether operations preempt.
-  Simulation(Io& io, const SimOptions& options, Choices::Plan plan,
+  Simulation(Io& io, const SimOptions& options, Plan plan,
              std::shared_ptr<arch::StackPool> stacks);
 
   void run(Fiber& root_fiber);
@@ -55,12 +55,6 @@ class Simulation : public Host {
   bool leaked = false;       // the deadlock came when the root's function had returned
 
  private:
-  enum class Point : std::uint8_t {
-    wait,     // the running fiber is no candidate
-    yield,    // it is the last,
-    preempt,  // or the first: it need not have come here
-  };
-
   [[nodiscard]] EngineSight sight(bool stands_still);
   Fiber& next() noexcept;
   // Null: the running fiber goes on.
@@ -69,12 +63,15 @@ class Simulation : public Host {
   Fiber& candidate(Fiber* self, Point point, std::size_t place) const noexcept;
   void preempt() noexcept;
   void watch_over_steps() noexcept;
+  // It came here because its attention is drawn, and not by its own will.
+  [[nodiscard]] bool is_forced(const Fiber& self) const noexcept;
   void give_up(std::exception_ptr why) noexcept;
   void nobody_can_run() noexcept;
 
   const Schedule schedule_;
   const bool strict_;
-  std::uint64_t steps_max_;
+  const std::uint64_t limit_;   // of steps; 0: none
+  std::uint64_t steps_max_ = 0;
   bool preempts_;
   bool given_up_ = false;
   std::optional<Priorities> priorities_;

@@ -29,6 +29,7 @@ FeedCore::~FeedCore() {
 // Linearized by the write of sent_. What is overwritten is destroyed here, after the lock was
 // released, or by the last who still copies it.
 bool FeedCore::publish(Note& note) noexcept {
+  preemption_point();
   Note* dropped = &note;
   FiberList woken;
   {
@@ -50,6 +51,7 @@ bool FeedCore::publish(Note& note) noexcept {
 
 // Linearized by the write of closed_. Who waits has seen all that was sent.
 bool FeedCore::close(std::exception_ptr error) noexcept {
+  preemption_point();
   FiberList woken;
   {
     const Locked locked{lock_};
@@ -143,6 +145,7 @@ Taken FeedCore::recv(Cursor& at) {
 }
 
 NotePtr FeedCore::latest() const noexcept {
+  preemption_point();
   const Locked locked{lock_};
   Note& note = kept(sent_.read() - 1);
   note.hold();
@@ -150,6 +153,7 @@ NotePtr FeedCore::latest() const noexcept {
 }
 
 NotePtr FeedCore::latest(Cursor& at) noexcept {
+  preemption_point();
   const Locked locked{lock_};
   const std::uint64_t sent = sent_.read();
   at.next.write(sent);

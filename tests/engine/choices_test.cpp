@@ -25,7 +25,7 @@ std::vector<std::size_t> choices(Choices& schedule, std::size_t times, std::size
   return all;
 }
 
-Choices::Plan from_seed(std::uint64_t seed) { return {.seed = seed}; }
+Plan from_seed(std::uint64_t seed) { return {.seed = seed}; }
 
 std::string refusal(std::string_view text) {
   try {

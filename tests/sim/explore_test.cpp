@@ -1,5 +1,8 @@
 #include <weft/explore.hpp>
 
+#include "arch/held_locks.hpp"
+
+#include <weft/broadcast.hpp>
 #include <weft/channel.hpp>
 #include <weft/cond_var.hpp>
 #include <weft/core/error.hpp>
@@ -12,6 +15,7 @@
 #include <weft/shared_mutex.hpp>
 #include <weft/this_fiber.hpp>
 #include <weft/time.hpp>
+#include <weft/watch.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,6 +27,7 @@
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -158,7 +163,12 @@ TEST(Explore, ExhaustiveGoesThroughEveryOrderOnce) {
     });
   };
   const Report report = explore(
-      quiet({.runs = 0, .schedule = Schedule::exhaustive, .preempt = false, .twice = 0}), program);
+      quiet({.runs = 0,
+             .schedule = Schedule::exhaustive,
+             .preemptions = 100,
+             .preempt = false,
+             .twice = 0}),
+      program);
   EXPECT_TRUE(report.complete);
   EXPECT_EQ(report.distinct, report.runs) << "no schedule twice";
   EXPECT_EQ(std::set(orders.begin(), orders.end()).size(), 20U) << "3 of 6 places";
@@ -173,6 +183,22 @@ TEST(Explore, ExhaustiveStaysWithinItsPreemptions) {
   EXPECT_TRUE(none);
   EXPECT_TRUE(none.complete);
   EXPECT_FALSE(by(1));
+}
+
+// To go on in spite of a yield counts like a preemption, or each run would take one turn more.
+TEST(Explore, ExhaustiveEndsForALoopOfYields) {
+  const Report report = explore(quiet({.runs = 10'000, .schedule = Schedule::exhaustive}), [] {
+    bool done = false;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        while (!done) this_fiber::yield();
+      });
+      n.spawn([&] { done = true; });
+    });
+  });
+  EXPECT_TRUE(report);
+  EXPECT_TRUE(report.complete);
+  EXPECT_LT(report.runs, 200U);
 }
 
 TEST(Explore, ExhaustiveEndsAfterItsRuns) {
@@ -216,6 +242,19 @@ TEST(Explore, AFiberLeftBehindIsALeak) {
   EXPECT_THAT(report.first->what, HasSubstr("forgotten"));
 }
 
+TEST(Explore, ALeakThatTheFiberSwallowsIsALeakAllTheSame) {
+  const Report report = explore(quiet(), [] {
+    csp::spawn([] {
+      for (int i = 0; i < 2; ++i) try {
+          Event{"never"}.wait();
+        } catch (const Deadlock&) {
+        }
+    });
+  });
+  ASSERT_TRUE(report.first);
+  EXPECT_EQ(report.first->kind, Failure::Kind::leak);
+}
+
 TEST(Explore, ADeadlockThatTheProgramSwallowsIsAFailureAllTheSame) {
   const Report report = explore(quiet(), [] {
     try {
@@ -240,6 +279,89 @@ TEST(Explore, TooManySteps) {
   EXPECT_EQ(report.first->kind, Failure::Kind::step_limit);
   EXPECT_THAT(report.first->what, AllOf(HasSubstr("spinner"), HasSubstr("never"),
                                         HasSubstr("1000 steps")));
+}
+
+// The callback of a stop token runs while the fiber that met the limit parks.
+TEST(Explore, WhoIsToldOfTheLimitMayUseWeft) {
+  const Report report = explore(quiet({.runs = 20, .max_steps = 20}), [] {
+    Event told;
+    Channel<int> there;
+    Channel<int> back;
+    nursery([&](Nursery& n) {
+      const std::stop_callback on_stop{n.stop_token(), [&] { told.set(); }};
+      nursery([&](Nursery& players) {
+        players.spawn([&] {
+          for (;;) static_cast<void>(there.tx.send(1)), static_cast<void>(back.rx.recv());
+        });
+        players.spawn([&] {
+          for (;;) static_cast<void>(there.rx.recv()), static_cast<void>(back.tx.send(1));
+        });
+        players.spawn([] {
+          for (;;) this_fiber::yield();
+        });
+      });
+    });
+  });
+  ASSERT_TRUE(report.first);
+  EXPECT_EQ(report.first->kind, Failure::Kind::step_limit);
+}
+
+TEST(Explore, PctIsNotMisledByALivelock) {
+  int run = 0;
+  const Report report = explore(quiet({.runs = 1'000,
+                                       .schedule = Schedule::pct,
+                                       .max_steps = 5'000,
+                                       .max_failures = 0,
+                                       .shrink = false,
+                                       .twice = 0}),
+                                [&] {
+                                  while (run == 1) {
+                                    try {
+                                      this_fiber::yield();
+                                    } catch (const Cancelled&) {
+                                      ++run;
+                                      throw;
+                                    }
+                                  }
+                                  ++run;
+                                  lose_an_update();
+                                });
+  EXPECT_GT(report.failures, 30U);
+}
+
+// More choices than a text may have.
+TEST(Explore, ALongRunIsReportedToo) {
+  const Report report =
+      explore(quiet({.runs = 1, .max_steps = 0, .shrink = false, .twice = 0, .log_lines = 3}), [] {
+        nursery([](Nursery& n) {
+          for (int i = 0; i < 2; ++i)
+            n.spawn([] {
+              for (int k = 0; k < 1'500'000; ++k) this_fiber::yield();
+            });
+        });
+        throw std::runtime_error{"after all"};
+      });
+  ASSERT_TRUE(report.first);
+  EXPECT_EQ(report.first->what, "after all");
+  EXPECT_THAT(report.first->replay, HasSubstr("too long"));
+  EXPECT_LT(to_string(*report.first).size(), 10'000U);
+}
+
+// try_send never waits, so it may be called with the lock held. Only checked builds know of it.
+TEST(Explore, AStdMutexHeldOverAnOperationThatNeverWaits) {
+  if (!arch::kWatchesLocks) GTEST_SKIP() << "this build does not know who holds a std::mutex";
+  const Report report = explore(quiet({.runs = 200}), [] {
+    std::mutex mutex;
+    Channel<int> channel{4};
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < 2; ++i)
+        n.spawn([&] {
+          const std::lock_guard lock{mutex};
+          static_cast<void>(channel.tx.try_send(1));
+        });
+    });
+  });
+  EXPECT_TRUE(report);
 }
 
 TEST(Explore, WhatIsNotTheSameTwiceIsNotDeterministic) {
@@ -279,6 +401,12 @@ TEST(Explore, SaysWhatFailedAndHowToSeeItAgain) {
   ASSERT_TRUE(replayed.first);
   EXPECT_EQ(replayed.first->what, "money lost");
   EXPECT_TRUE(explore(quiet({.name = "other", .runs = 10}), behave)) << "it is not for this one";
+}
+
+TEST(Explore, TheLineToPasteIsQuoted) {
+  const Report report = explore(quiet({.name = "it's"}), lose_an_update);
+  ASSERT_TRUE(report.first);
+  EXPECT_THAT(report.first->replay, StartsWith("WEFT_REPLAY='it'\\''s@w1:"));
 }
 
 TEST(Explore, AReplayOfAnotherProgramIsNoticed) {
@@ -344,6 +472,27 @@ TEST(Replay, ReturnsAndThrowsLikeTheFunction) {
   EXPECT_THROW(replay("w1:0:", [] { throw std::runtime_error{"no"}; }), std::runtime_error);
   EXPECT_THROW(replay("nonsense", [] {}), std::invalid_argument);
   EXPECT_THROW(replay("w1:0:1.1.1", [] {}), ScheduleMismatch) << "there are no choices";
+}
+
+TEST(Replay, OfALivelockEnds) {
+  const auto spin = [] {
+    for (;;) this_fiber::yield();
+  };
+  const Report report = explore(quiet({.max_steps = 1'000}), spin);
+  ASSERT_TRUE(report.first);
+  EXPECT_THROW(replay(report.first->schedule, spin, 1'000), StepLimit);
+}
+
+TEST(Replay, AMismatchIsOneEvenIfThereIsALimit) {
+  const auto program = [] {
+    nursery([](Nursery& n) {
+      for (int i = 0; i < 10; ++i)
+        n.spawn([] {
+          for (int k = 0; k < 5; ++k) this_fiber::yield();
+        });
+    });
+  };
+  EXPECT_THROW(replay("w1:0:0x12.99.*", program, 20), ScheduleMismatch);
 }
 
 // ── schedules ───────────────────────────────────────────────────────────────────────────────────
@@ -484,6 +633,10 @@ struct World {
   Latch latch{5};
   CondVar condition;
   Channel<int> channel{8};
+  Broadcast<int> news{8};
+  Broadcast<int>::Subscription reader = news.subscribe();
+  Watch<int> latest{0};
+  Watch<int>::Subscription watcher = latest.subscribe();
   World() { set.set(); }
 };
 struct Operation {
@@ -512,6 +665,11 @@ const Operation kOperations[] = {
     {"try_send", [](World& w) { static_cast<void>(w.channel.tx.try_send(1)); }},
     {"try_recv", [](World& w) { static_cast<void>(w.channel.rx.try_recv()); }},
     {"close", [](World& w) { w.channel.tx.close(); }},
+    {"broadcast", [](World& w) { static_cast<void>(w.news.send(1)); }},
+    {"broadcast_try_recv", [](World& w) { static_cast<void>(w.reader.try_recv()); }},
+    {"watch_set", [](World& w) { static_cast<void>(w.latest.set(1)); }},
+    {"watch_get", [](World& w) { static_cast<void>(w.watcher.get()); }},
+    {"nursery_cancel", [](World&) { nursery([](Nursery& n) { n.cancel(); }); }},
     {"spawn", [](World&) { nursery([](Nursery& n) { n.spawn([] {}); }); }},
     {"checkpoint", [](World&) { this_fiber::checkpoint(); }},
     {"yield", [](World&) { this_fiber::yield(); }},
@@ -587,6 +745,18 @@ TEST(StepLimit, EndsTheRunAndSaysWhoRuns) {
     EXPECT_THAT(limit.what(), AllOf(HasSubstr("after 500 steps"), HasSubstr("\"busy\"")));
   }
   EXPECT_EQ(unwound, 2);
+}
+
+TEST(StepLimit, TheNextRunBeginsAnew) {
+  SimIo sim{{.max_steps = 100, .log_events = 1'000}};
+  const auto spin = [] {
+    for (;;) this_fiber::yield();
+  };
+  EXPECT_THROW(sim.run(spin), StepLimit);
+  for (int i = 0; i < 10; ++i) sim.run(behave);  // more steps than the limit, together
+  EXPECT_THAT(sim.log(), AllOf(HasSubstr("gives up"), HasSubstr("spawns")));
+  EXPECT_THAT(sim.log(), Not(HasSubstr("is preempted")));
+  EXPECT_THROW(sim.run(spin), StepLimit);
 }
 
 TEST(StepLimitDeathTest, WhoDoesNotEndWhenCancelledEndsTheProgram) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <weft/blocking.hpp>
+#include <weft/blocking_io.hpp>
 #include <weft/broadcast.hpp>
 #include <weft/cancel.hpp>
 #include <weft/channel.hpp>

@@ -1,10 +1,17 @@
 #include "deadlock.hpp"
 
+#include "dump_signal.hpp"
+
+#include <weft/arch/sanitizer.hpp>
 #include <weft/core/describe.hpp>
 #include <weft/core/frame_pool.hpp>
 #include <weft/core/waitable.hpp>
 
+#include <sys/single_threaded.h>
+
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <vector>
 
 namespace weft::engine {
@@ -71,6 +78,25 @@ bool raise_deadlock_in_waits(Io& io) noexcept {
   if (woken.empty()) return false;
   io.resume(std::move(woken));
   return true;
+}
+
+bool is_alone(unsigned threads) noexcept {
+  if (__libc_single_threaded) return true;
+  // A thread sanitizer has one of its own.
+  const unsigned ours = threads + DumpSignal::threads() + (arch::kTsan ? 1 : 0);
+  std::FILE* const file = std::fopen("/proc/self/stat", "re");
+  if (!file) return false;
+  char text[1024];
+  const std::size_t length = std::fread(text, 1, sizeof text - 1, file);
+  std::fclose(file);
+  text[length] = '\0';
+  // "pid (name) state ppid …": the number of threads is the 18th field after the name.
+  const char* at = nullptr;
+  for (const char* p = text; *p; ++p)
+    if (*p == ')') at = p;
+  for (int field = 0; at && field < 18; ++field)
+    for (++at; *at && *at != ' ';) ++at;
+  return at && std::strtoul(at, nullptr, 10) == ours;
 }
 
 }  // namespace weft::engine

@@ -19,4 +19,7 @@ std::vector<std::string> describe_waits(const Io& io, Instant now, Duration grai
 // themselves, once the children that were waited for have failed. False: there was none to end.
 bool raise_deadlock_in_waits(Io& io) noexcept;
 
+// Whether an engine with so many threads, and what watches it, is all there is in this process.
+bool is_alone(unsigned threads) noexcept;
+
 }  // namespace weft::engine

@@ -8,7 +8,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <sys/single_threaded.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -301,22 +300,7 @@ bool Scheduler::fire_timers_elsewhere(Worker& worker, Instant now) noexcept {
 
 // Whether every thread of this process is ours.
 bool Scheduler::alone_in_process() const noexcept {
-  if (__libc_single_threaded) return true;
-  const unsigned ours = options.workers + offload.threads() + sysmon.threads() +
-                        DumpSignal::threads() + (arch::kTsan ? 1 : 0);  // it has one of its own
-  std::FILE* const file = std::fopen("/proc/self/stat", "re");
-  if (!file) return false;
-  char text[1024];
-  const std::size_t length = std::fread(text, 1, sizeof text - 1, file);
-  std::fclose(file);
-  text[length] = '\0';
-  // "pid (name) state ppid …": the number of threads is the 18th field after the name.
-  const char* at = nullptr;
-  for (const char* p = text; *p; ++p)
-    if (*p == ')') at = p;
-  for (int field = 0; at && field < 18; ++field)
-    for (++at; *at && *at != ' ';) ++at;
-  return at && std::strtoul(at, nullptr, 10) == ours;
+  return is_alone(options.workers + offload.threads() + sysmon.threads());
 }
 
 Scheduler::Deadlocked Scheduler::raise_if_deadlocked(Worker& worker) noexcept {

@@ -49,6 +49,7 @@ PUBLIC_HEADERS = {
     "pool": "stream",
     "stream": "stream",
     "csp": "csp",
+    "blocking_io": "engine",
     "engine": "engine",
     "explore": "engine",
     "sim": "engine",

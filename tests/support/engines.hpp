@@ -15,6 +15,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <initializer_list>
 #include <string>
@@ -25,11 +26,24 @@ namespace weft::testing {
 // How many schedules a test tries in simulation; sanitizers take longer for each.
 inline constexpr std::uint64_t kSeeds = arch::kTsan ? 40 : arch::kAsan ? 100 : 200;
 
+// The same for all of them: WEFT_TEST_SEEDS=10000 has each test try so many where it says kSeeds,
+// and in proportion where it says another number. `make test-long` does.
+inline std::uint64_t scaled(std::uint64_t seeds) {
+  static const char* const asked = std::getenv("WEFT_TEST_SEEDS");
+  return asked ? seeds * std::strtoull(asked, nullptr, 10) / kSeeds : seeds;
+}
+
+enum class Preempt : bool { never, every_other };
+
+// Every other schedule may switch at every operation, those between only where a fiber waits or
+// yields.
 inline void on_seeds(const std::function<void()>& f, std::uint64_t seeds = kSeeds,
-                     std::size_t stack_bytes = SimOptions{}.stack_bytes) {
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    SCOPED_TRACE("SimIo, seed " + std::to_string(seed));
-    SimIo{{.seed = seed, .stack_bytes = stack_bytes}}.run(f);
+                     std::size_t stack_bytes = SimOptions{}.stack_bytes,
+                     Preempt preempted = Preempt::every_other) {
+  for (std::uint64_t seed = 0; seed < scaled(seeds); ++seed) {
+    const bool preempt = preempted == Preempt::every_other && seed % 2 != 0;
+    SCOPED_TRACE("SimIo, seed " + std::to_string(seed) + (preempt ? ", preempting" : ""));
+    SimIo{{.seed = seed, .preempt = preempt, .stack_bytes = stack_bytes}}.run(f);
   }
 }
 
@@ -42,10 +56,15 @@ inline void on_workers(std::initializer_list<unsigned> numbers, const std::funct
 }
 inline void on_workers(const std::function<void()>& f) { on_workers({1U, 2U, 4U}, f); }
 
+// Schedules that switch only where a fiber waits or yields.
+inline void on_calm_seeds(const std::function<void()>& f, std::uint64_t seeds = kSeeds) {
+  on_seeds(f, seeds, SimOptions{}.stack_bytes, Preempt::never);
+}
+
 // Where order or a fiber's standing still matters: one worker, and simulation.
 inline void on_both_engines(const std::function<void()>& f) {
   on_workers({1U}, f);
-  on_seeds(f, 20);
+  on_calm_seeds(f);
 }
 
 // What fibers of `f` share, two workers may touch at once.

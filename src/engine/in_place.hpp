@@ -11,10 +11,10 @@
 #include "gate.hpp"
 #include "host.hpp"
 #include "root.hpp"
-#include "timer_queue.hpp"
 
 #include <weft/base/splitmix.hpp>
 #include <weft/blocking_io.hpp>
+#include <weft/engine/timer_queue.hpp>
 
 #include <memory>
 #include <optional>

@@ -8,9 +8,9 @@
 #include "lineup.hpp"
 #include "priorities.hpp"
 #include "root.hpp"
-#include "timer_queue.hpp"
 
 #include <weft/core/waitable.hpp>
+#include <weft/engine/timer_queue.hpp>
 #include <weft/sim.hpp>
 
 #include <exception>

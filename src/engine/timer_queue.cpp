@@ -1,4 +1,4 @@
-#include "timer_queue.hpp"
+#include <weft/engine/timer_queue.hpp>
 
 namespace weft {
 

@@ -674,8 +674,8 @@ TEST(BlockingIo, AnotherThreadMayCancel) {
           if (round % 4 < 2) Event{}.wait();
           for (;;) this_fiber::checkpoint();
         });
+        other.join();  // it uses the nursery
       });
-      other.join();
     });
   }
 }

@@ -1,4 +1,4 @@
-#include "engine/timer_queue.hpp"
+#include <weft/engine/timer_queue.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

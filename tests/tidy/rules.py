@@ -51,6 +51,7 @@ PUBLIC_HEADERS = {
     "csp": "csp",
     "blocking_io": "engine",
     "engine": "engine",
+    "engine_kit": "engine",
     "explore": "engine",
     "sim": "engine",
     "stop_on_signal": "engine",

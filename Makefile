@@ -16,6 +16,7 @@ help:
 	@echo 'make run         build preset release and take the tour: build/release/bin/weft tour'
 	@echo 'make test        build preset dev and run its tests, all but the long ones'
 	@echo 'make test-long   every preset, the long tests and the long budgets of the models'
+	@echo 'make test-seeds  the simulated tests, with SEEDS=10000 schedules each'
 	@echo 'make bench       build preset bench and measure weft; PEERS=1: beside its peers'
 	@echo 'make bench-record   put the results of the last run into README.md'
 	@echo 'make build-X     build preset X:  $(PRESETS)'
@@ -47,8 +48,14 @@ test: test-dev
 
 # The models run once, in preset model, with the long budget.
 LONG := dev release asan tsan ubsan clang aarch64
+# The simulated tests with ten thousand schedules each, fifty times as many as `make test`.
+SEEDS ?= 10000
+.PHONY: test-seeds
+test-seeds: build-dev
+	@scripts/test_seeds.sh build/dev $(SEEDS)
+
 .PHONY: test-long
-test-long: $(LONG:%=build-%) test-model
+test-long: $(LONG:%=build-%) test-model test-seeds
 	@set -e; for preset in $(LONG); do \
 	  echo "== $$preset"; \
 	  ctest --test-dir build/$$preset --output-on-failure --no-tests=error \

@@ -40,6 +40,8 @@ UNITS = {
     "% kept": "heartbeats kept, %",
     "%": "more than alone, %",
     "1/s": "per second",
+    "steps/s": "simulated steps per second",
+    "runs/s": "simulated runs per second",
 }
 
 

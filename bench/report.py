@@ -84,6 +84,11 @@ METRICS = {  # in the order of the rows
     "cancel_100k": "W14 cancel 100,000 parked",
     "cancel_100k_unwound": "W14 the same, by an exception",
     "cancel_1m": "W14 cancel a million parked fibers",
+    "sim_mutex": "W19 simulated steps, 20 fibers and a mutex, preemption",
+    "sim_channel": "W19 simulated steps, 3 to 2 by a buffer of 10, preemption",
+    "sim_sleep": "W19 sleep_for(1h) in virtual time",
+    "sim_ticker": "W19 1,000 simulated hours, a tick a second",
+    "sim_explore": "W19 schedules of 10,000 fibers, by explore",
     "pipe_fused": "W22 pipeline of 10 steps in one fiber, per item and step",
     "pipe_stages": "W22 pipeline of 10 stages, buffers of 128, per item and stage",
     "par_map": "W23 par_map of 10 us of work, in order, per item",
@@ -104,7 +109,7 @@ ROBUSTNESS = {  # what others do to a fiber; in tables of their own
     "wake_storm": "a million wakes across workers, each",
 }
 METRICS.update(ROBUSTNESS)
-MORE_IS_BETTER = {"req/s", "fibers", "% kept"}
+MORE_IS_BETTER = {"req/s", "fibers", "% kept", "steps/s", "runs/s"}
 
 
 # ---- CSV to JSON ---------------------------------------------------------------------------------

@@ -237,7 +237,8 @@ class Real(Scratch):
 
     def test_every_workload_runs_and_every_result_is_right(self):
         run = run_sh(self.bin, WORKLOADS="yield spawn event mem100k mem1m sleepers timers cancel "
-                     "cancel1m mutex fib fib30 kidnap herd hogs isolation idle wake_storm",
+                     "cancel1m mutex fib fib30 kidnap herd hogs isolation idle wake_storm "
+                     "sim",
                      PASSES="1", WORKERS="1 2",
                      WEFT_BENCH_SCALE="0.002")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
@@ -255,6 +256,8 @@ class Real(Scratch):
                 "mem_1m_teardown", "kidnap_half", "kidnap_all", "kidnap_all_asked", "herd_wake",
                 "herd_wake_p99", "herd_wakes", "hogs_gap_p99", "hogs_gap_max", "idle_switches",
             }, seen)
+            self.assertEqual({"sim_mutex", "sim_channel", "sim_sleep", "sim_ticker",
+                              "sim_explore"} <= seen, workers == 1)
             # One worker has no neighbour and nobody to wake across.
             self.assertEqual({"isolation", "wake_storm"} <= seen, workers == 2)
             self.assertEqual(sum(metric.startswith("fib_") for metric in seen), 2)

@@ -322,8 +322,8 @@ int refuse(const char* why) {
                "weft-bench: %s\n"
                "usage: weft-bench yield|spawn|event|pingpong|buffered|select|ring|skynet|sieve|\n"
                "                  pipeline|parmap|mem100k|mem1m|sleepers|timers|cancel|cancel1m|\n"
-               "                  mutex|fib|fib30|kidnap|herd|hogs|isolation|idle|wake_storm\n"
-               "                  [workers] [port]\n"
+               "                  mutex|fib|fib30|kidnap|herd|hogs|isolation|idle|wake_storm|\n"
+               "                  sim [workers] [port]\n"
                "       weft-bench --build\n",
                why);
   return 1;
@@ -345,6 +345,7 @@ int main(int argc, char** argv) {
   }
   try {
     if (run_robust_workload(argv[1], static_cast<unsigned>(workers))) return 0;
+    if (run_sim_workload(argv[1], static_cast<unsigned>(workers))) return 0;
     weft::FiberIo io{weft::Options{.workers = static_cast<unsigned>(workers)}};
     return io.run([&] { return run_workload(argv[1]); }) ? 0 : 2;
   } catch (const std::exception& error) {

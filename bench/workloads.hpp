@@ -47,5 +47,6 @@ bool run_flow_workload(std::string_view workload);  // channels and select
 bool run_lock_workload(std::string_view workload);  // locks
 bool run_stream_workload(std::string_view workload);
 bool run_robust_workload(std::string_view workload, unsigned workers);  // outside of any engine
+bool run_sim_workload(std::string_view workload, unsigned workers);     // so is this
 
 }  // namespace weft::bench

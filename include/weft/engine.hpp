@@ -80,13 +80,16 @@ using FindingHook = std::function<void(const Finding&)>;
 
 // Where findings go instead of standard error: fibers that kept their worker for longer than
 // Options::stall_report_after; and, in checked builds, fibers that waited, yielded or ended with a
-// lock of the C library held (std::mutex is one). An empty hook: to standard error again.
+// lock of the C library held (std::mutex is one), and simulated fibers that looked at a real clock,
+// slept in earnest, or would have blocked the thread (see RealWorld in <weft/sim.hpp>). An empty
+// hook: to standard error again.
 //
-// From any thread, for the whole process. A hook is called by a thread of weft's or, for locks, by
-// the fiber itself in the middle of its wait: it must not use weft, nor throw. A call that had
-// begun when the hook was replaced may still be running.
+// From any thread, for the whole process. A hook is called by a thread of weft's or, for the last
+// two, by the fiber itself in the middle of its call: it must not use weft, nor throw. A call that
+// had begun when the hook was replaced may still be running.
 void set_stall_hook(FindingHook hook);
 void set_held_lock_hook(FindingHook hook);
+void set_tripwire_hook(FindingHook hook);
 
 // How many threads can run at once here: the affinity mask, and no more than the cgroup's quota.
 unsigned usable_cores() noexcept;

@@ -5,6 +5,7 @@
 // that went wrong is a string that replays it.
 #pragma once
 
+#include <weft/base/intrusive_list.hpp>
 #include <weft/engine.hpp>
 
 #include <cstdint>
@@ -20,6 +21,7 @@ class StackPool;
 namespace engine {
 class Explorer;
 class Simulation;
+class Tripwire;
 }  // namespace engine
 
 // How the next fiber is chosen among those that can run.
@@ -93,6 +95,32 @@ class SimIo final : public Engine {
   void run_root(Body body) override;
 
   std::unique_ptr<engine::Simulation> simulation_;
+};
+
+// A simulated run must not look at a real clock, sleep in earnest, or block its thread in a lock or
+// a condition variable of the C library (std::mutex, std::condition_variable): it could not be
+// repeated, or would stand still. Checked builds without a sanitizer say so, once for each place
+// and run (see set_tripwire_hook); WEFT_ON_TRIPWIRE is report, abort or ignore. A lock that is held
+// by another fiber of the run can never be released: the program ends there, with the report.
+//
+// While one of these lives, its fiber (not the children that it spawns) means it.
+class [[nodiscard]] RealWorld : public ListNode<RealWorld> {
+ public:
+  RealWorld() noexcept {
+    if constexpr (spec::kSpecAssert) enter();
+  }
+  ~RealWorld() {
+    if constexpr (spec::kSpecAssert) leave();
+  }
+
+  [[nodiscard]] const Fiber* fiber() const noexcept { return fiber_; }
+
+ private:
+  void enter() noexcept;
+  void leave() noexcept;
+
+  engine::Tripwire* wire_ = nullptr;  // null: nobody watches
+  const Fiber* fiber_ = nullptr;
 };
 
 // In simulation: returns when every other fiber is blocked. Sleepers count as blocked, and time

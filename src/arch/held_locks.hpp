@@ -15,11 +15,14 @@
 #include <weft/arch/sanitizer.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace weft::arch {
 
-#if defined(WEFT_SPEC_ASSERT) && WEFT_SPEC_ASSERT && !defined(WEFT_ASAN) && !defined(WEFT_TSAN)
+#if defined(WEFT_SPEC_ASSERT) && WEFT_SPEC_ASSERT && !defined(WEFT_ASAN) && !defined(WEFT_TSAN) && \
+    !defined(WEFT_MODEL)
 inline constexpr bool kWatchesLocks = true;
 #else
 inline constexpr bool kWatchesLocks = false;
@@ -28,6 +31,8 @@ inline constexpr bool kWatchesLocks = false;
 struct HeldLock {
   const void* lock = nullptr;
   Backtrace taken_at;
+  std::uint64_t holder = 0;  // 0: who runs; else a fiber that gave way with it
+  char holder_name[32] = {};
 };
 
 // What the thread has locked since begin(), and not released. One for each thread that carries
@@ -35,7 +40,8 @@ struct HeldLock {
 // run() or by the outer fiber, is none of its fibers' business.
 class LockWatch {
  public:
-  static constexpr std::size_t kLocksMax = 8;  // at once; what is locked beyond is not seen
+  // At once; what is locked beyond is not seen.
+  static constexpr std::size_t kLocksMax = kWatchesLocks ? 8 : 1;
 
   LockWatch() = default;
   LockWatch(const LockWatch&) = delete;
@@ -52,6 +58,12 @@ class LockWatch {
   // Oldest first; good until the thread locks or unlocks something.
   [[nodiscard]] std::span<const HeldLock> held() const noexcept { return {locks_, count_}; }
   void forget() noexcept { count_ = 0; }
+  // The same, where fibers stay on their thread: they are remembered as those of a fiber that has
+  // given way, for find(). Of too many, the oldest are forgotten.
+  void leave_to(std::uint64_t fiber, std::string_view name) noexcept;
+
+  // Who on this thread holds the lock, in whichever engine; null: nobody that we know of.
+  static const HeldLock* find(const void* lock) noexcept;
 
   // A lock was taken by a call that returns to `caller`; a lock is released.
   static void note(const void* lock, const void* caller) noexcept;
@@ -60,8 +72,9 @@ class LockWatch {
  private:
   LockWatch* outer_ = nullptr;
   bool inside_ = false;  // the unwinder may lock something of its own
-  std::size_t count_ = 0;
+  std::size_t count_ = 0, left_count_ = 0;
   HeldLock locks_[kLocksMax];
+  HeldLock left_[kLocksMax];  // by fibers that gave way
 };
 
 }  // namespace weft::arch

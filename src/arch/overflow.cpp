@@ -234,11 +234,19 @@ OverflowHandler::~OverflowHandler() {
 
 // ── the alternate stack ──────────────────────────────────────────────────────────────────────────
 
+// Where the thread's signal stack begins, if it is one of ours.
+[[gnu::tls_model("initial-exec")]] static thread_local constinit void* ours_here = nullptr;
+
 SignalStack::SignalStack(OverflowReport report) noexcept {
   if (report == OverflowReport::off) return;
   stack_t before{};
   ::sigaltstack(nullptr, &before);
   const bool had_one = (before.ss_flags & SS_DISABLE) == 0;
+  if (had_one && before.ss_sp == ours_here) {
+    bytes_ = before.ss_size;
+    shared_ = true;
+    return;
+  }
 
   // The kernel's frame grows with the processor's registers, hence the question. A program that
   // wanted more than that for its handlers keeps what it wanted.
@@ -260,6 +268,7 @@ SignalStack::SignalStack(OverflowReport report) noexcept {
   }
   memory_ = memory;
   guard_bytes_ = page;
+  ours_here = ours.ss_sp;
   bytes_ = bytes;
   before_memory_ = before.ss_sp;
   before_bytes_ = before.ss_size;
@@ -278,6 +287,7 @@ SignalStack::~SignalStack() {
     before.ss_flags = before_flags_;
     ::sigaltstack(&before, nullptr);
   }
+  ours_here = nullptr;
   ::munmap(memory_, guard_bytes_ + bytes_);
 }
 

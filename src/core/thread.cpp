@@ -5,6 +5,8 @@
 #include <weft/core/timer.hpp>
 #include <weft/core/waitable.hpp>
 
+#include "arch/tripwire.hpp"
+
 #include <sched.h>
 #include <sys/random.h>
 
@@ -35,7 +37,8 @@ std::timespec until(Instant when, Instant now) noexcept {
 
 Instant monotonic_now() noexcept {
   std::timespec t{};
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  if constexpr (arch::kHasTripwire) arch::read_clock(CLOCK_MONOTONIC, t);
+  else ::clock_gettime(CLOCK_MONOTONIC, &t);
   return Instant{Duration{t.tv_sec * std::int64_t{1'000'000'000} + t.tv_nsec}};
 }
 

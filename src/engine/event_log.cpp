@@ -10,25 +10,21 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-// The innermost function on our stack that is neither weft's nor the standard library's; empty:
-// unknown.
-std::string user_function() {
+// The function that a call returns to; empty: weft's, the standard library's, or unknown.
+std::string user_function_at(const void* return_address) {
   constexpr std::size_t kLengthMax = 72;
-  arch::Backtrace trace;
-  trace.take(nullptr);
-  for (std::size_t i = 0; i < trace.count; ++i) {
-    std::string name = arch::name_of_address(trace.frames[i], true);
-    const std::size_t offset = name.rfind("+0x", name.rfind(" ("));
-    if (offset == std::string::npos || !name.ends_with(')')) continue;  // only an address
-    name.erase(offset);
-    // A template's name has its return type before it.
-    if (name.find("weft::") <= name.find(' ') && name.find("weft::") != std::string::npos) continue;
-    if (name.find(" weft::") < name.find('(') || name.find("std::") < name.find('(')) continue;
-    if (name.starts_with("weft_")) continue;
-    if (name.size() > kLengthMax) name.replace(kLengthMax, std::string::npos, "...");
-    return name;
-  }
-  return {};
+  std::string name = arch::name_of_address(return_address, true);
+  const std::size_t offset = name.rfind("+0x", name.rfind(" ("));
+  if (offset == std::string::npos || !name.ends_with(')')) return {};  // only an address
+  name.erase(offset);
+  // A template's name has its return type before it.
+  const std::size_t scope = name.find("weft::");
+  if (scope != std::string::npos && scope <= name.find(' ')) return {};
+  const std::size_t arguments = name.find('(');
+  if (name.find(" weft::") < arguments || name.find("std::") < arguments) return {};
+  if (name.starts_with("weft_")) return {};
+  if (name.size() > kLengthMax) name.replace(kLengthMax, std::string::npos, "...");
+  return name;
 }
 
 }  // namespace
@@ -61,8 +57,20 @@ void EventLog::wakes(std::uint64_t step, Instant now, const Fiber& waker, const 
 
 void EventLog::is_preempted(std::uint64_t step, Instant now, const Fiber& running) {
   if (!*this || ended_) return;
-  const std::string where = user_function();
+  const std::string where = innermost_user_function();
   add(step, now, &running, where.empty() ? "is preempted" : "is preempted in " + where);
+}
+
+// A name is looked up in the program's file, which takes long, and few are met again and again.
+std::string EventLog::innermost_user_function() {
+  arch::Backtrace trace;
+  trace.take(nullptr);
+  for (std::size_t i = 0; i < trace.count; ++i) {
+    const auto [known, is_new] = functions_.try_emplace(trace.frames[i]);
+    if (is_new) known->second = user_function_at(trace.frames[i]);
+    if (!known->second.empty()) return known->second;
+  }
+  return {};
 }
 
 void EventLog::waits(std::uint64_t step, Instant now, const Fiber& parking) {

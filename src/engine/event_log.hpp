@@ -9,6 +9,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 namespace weft::engine {
 
@@ -35,10 +36,13 @@ class EventLog {
   [[nodiscard]] std::string text() const;
 
  private:
+  std::string innermost_user_function();
+
   const std::size_t lines_max_;
   bool ended_ = false;
   std::uint64_t left_out_ = 0;
   std::deque<std::string> lines_;
+  std::unordered_map<const void*, std::string> functions_;  // by return address
   Words words_{Instant{}, Duration::zero()};
 };
 

@@ -3,6 +3,7 @@
 
 #include "choices.hpp"
 
+#include <weft/arch/overflow.hpp>
 #include <weft/arch/stack.hpp>
 #include <weft/explore.hpp>
 
@@ -52,6 +53,8 @@ class Explorer {
   [[nodiscard]] std::string command_for(const std::string& schedule) const;
   void show_progress(bool last);
 
+  const arch::OverflowHandler overflow_;  // those of the engines need not come and go,
+  const arch::SignalStack signal_stack_;  // nor the stack it runs on
   const ExploreOptions& options_;
   const std::function<void()>& f_;
   const std::shared_ptr<arch::StackPool> stacks_;

@@ -1,8 +1,7 @@
 #include "findings.hpp"
 
+#include "arch/tripwire.hpp"
 #include "scheduler.hpp"
-
-#include <weft/engine.hpp>
 
 #include <unistd.h>
 
@@ -18,47 +17,33 @@
 namespace weft {
 namespace {
 
-// ── where findings go ───────────────────────────────────────────────────────────────────────────
-
-class Hook {
- public:
-  void set(FindingHook hook) {
-    auto fresh = hook ? std::make_shared<const FindingHook>(std::move(hook)) : nullptr;
-    const Locked locked{lock_};
-    hook_.swap(fresh);
-  }
-  void tell(const Finding& finding) {
-    if (const auto hook = get()) return (*hook)(finding);
-    std::fwrite(finding.text.data(), 1, finding.text.size(), stderr);
-  }
-
- private:
-  std::shared_ptr<const FindingHook> get() {
-    const Locked locked{lock_};
-    return hook_;
-  }
-
-  Lock lock_;
-  std::shared_ptr<const FindingHook> hook_;
-};
-
 // Never destroyed: a thread may have something to say when the process is about to end.
-Hook& stall_hook() {
-  static Hook& hook = *new Hook;
-  return hook;
+engine::FindingSink& stall_sink() {
+  static auto& sink = *new engine::FindingSink;
+  return sink;
 }
-Hook& held_lock_hook() {
-  static Hook& hook = *new Hook;
-  return hook;
+engine::FindingSink& held_lock_sink() {
+  static auto& sink = *new engine::FindingSink;
+  return sink;
 }
 
 }  // namespace
 
-void set_stall_hook(FindingHook hook) { stall_hook().set(std::move(hook)); }
-void set_held_lock_hook(FindingHook hook) { held_lock_hook().set(std::move(hook)); }
+void set_stall_hook(FindingHook hook) { stall_sink().set(std::move(hook)); }
+void set_held_lock_hook(FindingHook hook) { held_lock_sink().set(std::move(hook)); }
 
 namespace engine {
-namespace {
+
+void FindingSink::set(FindingHook hook) {
+  auto fresh = hook ? std::make_shared<const FindingHook>(std::move(hook)) : nullptr;
+  const Locked locked{lock_};
+  hook_.swap(fresh);
+}
+
+void FindingSink::tell(const Finding& finding) {
+  if (const auto to = hook()) return (*to)(finding);
+  std::fwrite(finding.text.data(), 1, finding.text.size(), stderr);
+}
 
 std::string title_of(FiberId id, std::string_view name) {
   std::string title = "fiber #" + std::to_string(id);
@@ -66,11 +51,21 @@ std::string title_of(FiberId id, std::string_view name) {
   return title;
 }
 
-// Where such fibers are spawned, as a line; empty if that is not known.
-std::string spawn_site(const Closure* closure) {
+std::string spawned_at(const Closure* closure) {
   const Site site = closure ? closure->spawned_at.get() : Site{};
-  return site ? std::string{site.file} + ':' + std::to_string(site.line) : std::string{};
+  if (!site) return {};
+  return "  spawned at " + std::string{site.file} + ':' + std::to_string(site.line) + '\n';
 }
+
+OnFinding on_finding(const char* variable) noexcept {
+  const char* const text = std::getenv(variable);
+  const std::string_view word = text ? text : "";
+  return word == "abort"    ? OnFinding::abort
+         : word == "ignore" ? OnFinding::ignore
+                            : OnFinding::report;
+}
+
+namespace {
 
 // ── stalls ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -117,9 +112,7 @@ std::string describe(const Stall& stall, unsigned worker, const Who& who) {
   std::string text = "weft: " + title_of(who.id, who.name.data()) + " has kept worker " +
                      std::to_string(worker) + " for " + std::to_string(lasted) + " ms" +
                      (stall.sleeping ? ", blocked in the kernel\n" : " without giving way\n");
-  if (const std::string site = spawn_site(who.closure); !site.empty())
-    text += "  spawned at " + site + '\n';
-  return text;
+  return text + spawned_at(who.closure);
 }
 
 std::string place_of_sleeper(pid_t tid) {
@@ -161,7 +154,7 @@ void report_stall(const Stall& stall, const StalledWorker& worker) {
   // A worker picks before a fiber's frame is used again: no pick, no confusion.
   if (worker.picks() != picks || seen.who.id == 0) return;
   const std::string text = describe(stall, worker.index, seen.who) + place;
-  stall_hook().tell({seen.who.id, seen.who.name.data(), text});
+  stall_sink().tell({seen.who.id, seen.who.name.data(), text});
 }
 
 StallReporter::StallReporter(Scheduler& scheduler) : shared_(scheduler) {
@@ -201,19 +194,6 @@ void StallReporter::look_at_all(Instant now) {
 
 namespace {
 
-enum class OnHeldLock : std::uint8_t { report, abort, ignore };
-
-OnHeldLock on_held_lock() noexcept {
-  static const OnHeldLock chosen = [] {
-    const char* const text = std::getenv("WEFT_ON_HELD_LOCK");
-    const std::string_view word = text ? text : "";
-    return word == "abort"    ? OnHeldLock::abort
-           : word == "ignore" ? OnHeldLock::ignore
-                              : OnHeldLock::report;
-  }();
-  return chosen;
-}
-
 // Whether nobody has complained about a lock taken on this way yet.
 bool is_news(const arch::Backtrace& taken_at) {
   static Lock lock;
@@ -241,11 +221,10 @@ void report_held_lock(const Fiber& self, Departure how, const arch::HeldLock& he
   const std::string name = self.copy_name();
   std::string text = "weft: " + title_of(self.id, name) + ' ' + std::string{verb(how)} +
                      " with a lock held that is not weft's\n";
-  if (const std::string site = spawn_site(self.closure); !site.empty())
-    text += "  spawned at " + site + '\n';
-  text += "  it was locked at\n" + arch::to_string(held.taken_at, "    ") + "  the fiber " +
-          std::string{verb(how)} + " at\n" + arch::to_string(here, "    ");
-  held_lock_hook().tell({self.id, name, text});
+  text += spawned_at(self.closure) + "  it was locked at\n" +
+          arch::to_string(held.taken_at, "    ") + "  the fiber " + std::string{verb(how)} +
+          " at\n" + arch::to_string(here, "    ");
+  held_lock_sink().tell({self.id, name, text});
 }
 
 }  // namespace
@@ -258,9 +237,10 @@ void report_held_locks(const Fiber& self, Departure how) noexcept {
   std::copy_n(watch.held().begin(), count, held.begin());
   // They stay with the fiber, which may go on elsewhere; who runs here next has nothing to do with
   // them. So they are forgotten, and said once.
-  watch.forget();
-  const OnHeldLock what = on_held_lock();
-  if (what == OnHeldLock::ignore) return;
+  if (arch::Tripwire::here()) watch.leave_to(self.id, self.name());
+  else watch.forget();
+  static const OnFinding what = on_finding("WEFT_ON_HELD_LOCK");
+  if (what == OnFinding::ignore) return;
   for (std::size_t i = 0; i < count; ++i) {
     try {
       report_held_lock(self, how, held[i], __builtin_return_address(0));
@@ -269,7 +249,7 @@ void report_held_locks(const Fiber& self, Departure how) noexcept {
                  stderr);
     }
   }
-  if (what == OnHeldLock::abort) std::abort();
+  if (what == OnFinding::abort) std::abort();
 }
 
 }  // namespace engine

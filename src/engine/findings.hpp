@@ -8,16 +8,45 @@
 
 #include <weft/core/carrier.hpp>
 #include <weft/core/io.hpp>
+#include <weft/engine.hpp>
 
 #include <sys/types.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace weft::engine {
 
 class Scheduler;
+
+// ── where findings go, and what they say ────────────────────────────────────────────────────────
+
+// Findings of one kind: to the program's hook, or to standard error.
+class FindingSink {
+ public:
+  void set(FindingHook hook);
+  void tell(const Finding& finding);
+  [[nodiscard]] std::shared_ptr<const FindingHook> hook() {  // null: none
+    const Locked locked{lock_};
+    return hook_;
+  }
+
+ private:
+  Lock lock_;
+  std::shared_ptr<const FindingHook> hook_;
+};
+
+// What the environment wants done about findings of one kind.
+enum class OnFinding : std::uint8_t { report, abort, ignore };
+OnFinding on_finding(const char* variable) noexcept;
+
+std::string title_of(FiberId id, std::string_view name);
+// Where such fibers are spawned, as a line; empty if that is not known.
+std::string spawned_at(const Closure* closure);
 
 // ── stalls ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -4,6 +4,7 @@
 #include "halt.hpp"
 #include "policy.hpp"
 
+#include <weft/base/chaos.hpp>
 #include <weft/core/closure.hpp>
 #include <weft/core/describe.hpp>
 #include <weft/core/error.hpp>
@@ -71,7 +72,9 @@ InPlace::InPlace(Io& io, const BlockingOptions& options)
     : Host(io, std::make_shared<arch::StackPool>()),
       chance(entropy()),
       on_deadlock_(options.on_deadlock),
-      bell_(std::make_shared<Bell>(0)) {}
+      bell_(std::make_shared<Bell>(0)) {
+  chaos::load_environment();
+}
 
 const std::byte* InPlace::floor_here() noexcept {
   if (const auto* const outer = static_cast<const Carrier*>(arch::thread_slot())) {

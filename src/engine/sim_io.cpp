@@ -2,6 +2,7 @@
 
 #include "findings.hpp"
 #include "simulation.hpp"
+#include "tripwire.hpp"
 
 #include <weft/core/wait.hpp>
 
@@ -64,6 +65,7 @@ void SimIo::run_root(Body body) {
   const engine::Exclusive exclusive{sim.busy, "weft::SimIo::run()"};
   engine::Root& root = sim.root.emplace(sim.count);
   const engine::Mounted mounted{sim};
+  const engine::Tripwire tripwire{sim};
   Fiber& fiber = make_fiber(*this, root, std::move(body), Site{});
   fiber.set_name("main");
   sim.count.open();

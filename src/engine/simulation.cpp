@@ -3,6 +3,7 @@
 #include "deadlock.hpp"
 
 #include <weft/core/closure.hpp>
+#include <weft/core/frame_pool.hpp>
 #include <weft/core/switch.hpp>
 #include <weft/core/wait.hpp>
 
@@ -95,7 +96,8 @@ void Simulation::resume(FiberList fibers) noexcept {
 // end: then it chooses anyway.
 void Simulation::preempt() noexcept {
   Fiber& self = *current;
-  if (&self == &base() || self.word.state() != FiberState::running) return;
+  const bool ended = self.scope == nullptr;
+  if (&self == &base() || ended || self.word.state() == FiberState::parking) return;
   self.attention.fetch_and(static_cast<std::uint16_t>(~kAttendPreempt), std::memory_order_relaxed);
   give_way(self);
 }
@@ -189,9 +191,16 @@ void Simulation::watch_over_steps() noexcept {
 void Simulation::give_up(std::exception_ptr why) noexcept {
   given_up_ = true;
   log.end(choices.steps(), now, "gives up");
-  const bool preempts = std::exchange(preempts_, false);
+  preempts_ = false;
   root->child_failed(base(), std::move(why));
-  preempts_ = preempts;
+  // Who swallows the cancellation comes by here with every operation, and is counted.
+  preempts_ = true;
+  for_each_frame(
+      [](Fiber& fiber, void* ours) {
+        if (fiber.io == ours)
+          fiber.attention.fetch_or(kAttendPreempt, std::memory_order_relaxed);
+      },
+      static_cast<Io*>(base().io));
 }
 
 // Every fiber is blocked. First who waits for just that, then time, and if there is no more of

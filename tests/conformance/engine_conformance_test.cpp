@@ -22,9 +22,9 @@ EngineCase fiber_io(unsigned workers) {
 }
 
 // Time jumps, and another thread would make the run depend on more than its seed.
-EngineCase sim_io(std::uint64_t seed) {
-  return {.name = "SimIo" + std::to_string(seed),
-          .raising = [seed] { return make<SimIo>(SimOptions{.seed = seed}); },
+EngineCase sim_io(const std::string& how, const SimOptions& options) {
+  return {.name = "SimIo" + how,
+          .raising = [options] { return make<SimIo>(options); },
           .promises = {.real_time = false, .foreign_wakes = false, .watches_loops = false}};
 }
 
@@ -45,10 +45,20 @@ EngineCase lifo_io() {
           .promises = {.watches_loops = false}};
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EngineConformance,
-                         ::testing::Values(fiber_io(1), fiber_io(2), fiber_io(4), sim_io(0),
-                                           sim_io(1), sim_io(2), blocking_io(), lifo_io()),
-                         name_of);
+std::vector<EngineCase> all() {
+  return {fiber_io(1),
+          fiber_io(2),
+          fiber_io(4),
+          sim_io("Seed0", {.seed = 0}),
+          sim_io("Seed1", {.seed = 1}),
+          sim_io("Preempting", {.seed = 2, .preempt = true}),
+          sim_io("Pct", {.seed = 3, .schedule = Schedule::pct}),
+          sim_io("RoundRobin", {.schedule = Schedule::round_robin}),
+          blocking_io(),
+          lifo_io()};
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EngineConformance, ::testing::ValuesIn(all()), name_of);
 
 }  // namespace
 }  // namespace weft::conformance

@@ -692,20 +692,32 @@ TEST(BlockingIo, AnotherThreadMayNotSpawn) {
   });
 }
 
+// What other threads do when a fiber is to be seen asleep.
+std::string dump_when_parked(BlockingIo& engine) {
+  for (;;) {
+    std::ostringstream out;
+    dump(engine, out);
+    if (out.str().find("parked on") != std::string::npos) return out.str();
+  }
+}
+
 TEST(BlockingIo, ReportedDeadlocksAreWaitedOut) {
+  BlockingIo engine{{.on_deadlock = OnDeadlock::report}};
   Event go{"go"};
+  Event again;
   ::testing::internal::CaptureStderr();
   std::thread other{[&] {
-    std::this_thread::sleep_for(20ms);
-    go.set();
+    static_cast<void>(dump_when_parked(engine)), go.set();
+    static_cast<void>(dump_when_parked(engine)), again.set();
   }};
-  BlockingIo{{.on_deadlock = OnDeadlock::report}}.run([&] {
+  engine.run([&] {
     go.wait();
-    sleep_for(1ms);
+    again.wait();
   });
   other.join();
   const std::string report = ::testing::internal::GetCapturedStderr();
-  EXPECT_EQ(report.find("deadlock"), report.rfind("deadlock"));
+  EXPECT_THAT(report, AllOf(HasSubstr("weft: deadlock: "), HasSubstr("event wait \"go\"")));
+  EXPECT_EQ(report.find("deadlock"), report.rfind("deadlock")) << "once is enough";
 }
 
 // ── looking at it ───────────────────────────────────────────────────────────────────────────────
@@ -736,20 +748,13 @@ TEST(BlockingIo, ADumpOnTheSameThreadShowsEverybody) {
 
 TEST(BlockingIo, ADumpFromAnotherThread) {
   BlockingIo engine{{.on_deadlock = OnDeadlock::automatic}};
-  Event begun;
   Event go{"go"};
   std::atomic<bool> computing{false};
   std::atomic<bool> seen{false};
   std::string sleeping;
   std::string running;
   std::thread other{[&] {
-    begun.wait();
-    for (;;) {
-      std::ostringstream out;
-      dump(engine, out);
-      sleeping = out.str();
-      if (sleeping.find("parked on") != std::string::npos) break;
-    }
+    sleeping = dump_when_parked(engine);
     go.set();
     while (!computing) std::this_thread::yield();
     std::ostringstream out;
@@ -760,7 +765,6 @@ TEST(BlockingIo, ADumpFromAnotherThread) {
   engine.run([&] {
     nursery([&](Nursery& n) {
       n.spawn("child", [&] {
-        begun.set();
         go.wait();
         computing = true;
         while (!seen) std::this_thread::yield();

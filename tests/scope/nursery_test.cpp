@@ -42,7 +42,7 @@ constexpr std::size_t kDeepStack = kSanitized ? 8 * 1024 * 1024 : 1024 * 1024;
 // Where order or a fiber's standing still matters: one worker, and simulation.
 void on_both_engines(const std::function<void()>& f) {
   on_workers({1U}, f, kDeepStack);
-  on_seeds(f, 10, kDeepStack);
+  on_seeds(f, testing::kSeeds, kDeepStack, testing::Preempt::never);
   testing::on_blocking(f);
 }
 

@@ -6,6 +6,7 @@
 #include <weft/core/frame_pool.hpp>
 #include <weft/engine.hpp>
 #include <weft/event.hpp>
+#include <weft/mutex.hpp>
 #include <weft/sim.hpp>
 #include <weft/this_fiber.hpp>
 #include <weft/time.hpp>
@@ -408,7 +409,7 @@ TEST(Structure, SpawnUnderACancelledParentRunsNothing) {
 }
 
 TEST(Structure, ChildrenCancelledBeforeTheirStartNeverRun) {
-  on_seeds([] {
+  testing::on_calm_seeds([] {
     const std::size_t frames = frames_in_use();
     const auto captured = std::make_shared<int>(0);
     nursery([&](Nursery& n) {
@@ -710,8 +711,43 @@ TEST(Structure, APlaceComesBackFromAChildThatThrows) {
 }
 
 // The spawner waits behind a shield: nobody but the dropped children can give it a place.
+// Found in simulation: the fiber was not running yet for the checks, and stayed on its scope's
+// roll.
+TEST(Structure, WhatAnUnrunClosureOwnsMayWaitWhenItIsDestroyed) {
+  struct LocksWhenItGoes {
+    explicit LocksWhenItGoes(Mutex& mutex_in, std::atomic<int>& gone_in) noexcept
+        : mutex(&mutex_in), gone(&gone_in) {}
+    LocksWhenItGoes(LocksWhenItGoes&& other) noexcept
+        : mutex(std::exchange(other.mutex, nullptr)), gone(other.gone) {}
+    ~LocksWhenItGoes() {
+      if (!mutex) return;
+      const std::scoped_lock lock{*mutex};
+      static_cast<void>(this_fiber::cancelled());  // looks at its scope
+      ++*gone;
+    }
+    Mutex* mutex;
+    std::atomic<int>* gone;
+  };
+  everywhere([] {
+    Mutex mutex;
+    std::atomic<int> gone{0};
+    nursery([&](Nursery& holders) {
+      mutex.lock();
+      holders.spawn([&] {
+        nursery([&](Nursery& n) {
+          for (int i = 0; i < 5; ++i) n.spawn([held = LocksWhenItGoes{mutex, gone}] {});
+          n.cancel();
+        });
+      });
+      let_others_block();
+      mutex.unlock();
+    });
+    EXPECT_EQ(gone, 5);
+  });
+}
+
 TEST(Structure, APlaceComesBackFromChildrenCancelledBeforeTheirStart) {
-  on_seeds([] {
+  testing::on_calm_seeds([] {
     int ran = 0;
     nursery([&](Nursery& outer) {
       nursery({.max_live = 2}, [&](Nursery& n) {

@@ -53,6 +53,7 @@ PUBLIC_HEADERS = {
     "engine": "engine",
     "engine_kit": "engine",
     "explore": "engine",
+    "gtest": "engine",
     "sim": "engine",
     "stop_on_signal": "engine",
     "inspect": "inspect",
@@ -80,7 +81,9 @@ BASE = ("include/weft/base/", "src/base/")
 ARCH = ("include/weft/arch/", "src/arch/")
 ENGINE = ("include/weft/engine/", "include/weft/engine.hpp", "src/engine/")
 REAL_CLOCK = ("src/core/thread.cpp",)  # monotonic_now()
-LOCK_WATCH = ("src/arch/held_locks.cpp",)  # stands in for the C library's locks
+# They stand in for the C library's locks, clocks and sleeps.
+LOCK_WATCH = ("src/arch/held_locks.cpp",)
+TRIPWIRE = ("src/arch/tripwire.cpp",)
 SYSTEM_CALLS = ("src/arch/fault.cpp",)  # the calls that tests can make fail
 
 
@@ -106,12 +109,13 @@ BANS = [
         r"|#\s*include\s*<(shared_)?mutex>|\bpthread_mutex_\w+",
         "weft::Lock with weft::Locked of <weft/base/sync.hpp>",
         "static std::mutex guard;",
-        except_in=LOCK_WATCH,
+        except_in=LOCK_WATCH + TRIPWIRE,
     ),
     Ban(
         r"\bstd::condition_variable|#\s*include\s*<condition_variable>|\bpthread_cond_\w+",
         "Sync::sleep and Sync::wake of <weft/base/sync.hpp>",
         "std::condition_variable_any changed;",
+        except_in=TRIPWIRE,
     ),
     Ban(
         r"\bstd::j?thread\b|#\s*include\s*<thread>|\bpthread_create\s*\(",
@@ -124,7 +128,7 @@ BANS = [
         r"|\b(clock_gettime|gettimeofday)\b",
         "Clock::now(), which a simulated engine answers as well",
         "auto now = std::chrono::steady_clock::now();",
-        except_in=ENGINE + REAL_CLOCK,
+        except_in=ENGINE + REAL_CLOCK + TRIPWIRE,
     ),
     Ban(
         r"\brandom_device\b|\bs?rand\s*\(|#\s*include\s*<random>",
@@ -136,7 +140,7 @@ BANS = [
         r"\bthis_thread::sleep_(for|until)\b|\b(usleep|nanosleep)\s*\(",
         "weft::sleep_for, or an Event that says when to go on",
         "std::this_thread::sleep_for(1ms);",
-        except_in=ENGINE,
+        except_in=ENGINE + TRIPWIRE,
     ),
     Ban(
         r"\bthread_local\b|\b__thread\b",
@@ -164,6 +168,8 @@ ALLOWED_MACROS = {
     "WEFT_MODEL": EVERYWHERE,
     "WEFT_MUTANTS": EVERYWHERE,
     "WEFT_SPEC_ASSERT": EVERYWHERE,
+    # GoogleTest's tests are macros.
+    "WEFT_SIM_TEST": ("include/weft/gtest.hpp",),
     # Two compilers tell of their sanitizers in two ways.
     "WEFT_ASAN": ARCH,
     "WEFT_TSAN": ARCH,

@@ -4,7 +4,8 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <set>
+#include <mutex>
+#include <stdexcept>
 #include <string>
 
 namespace weft::tour {
@@ -12,30 +13,26 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A bank with a fault: read, let the others run, write.
-int withdraw_three_times() {
-  int balance = 100;
+// A shop with a fault: it looks whether there is a chair, charges the customer, then takes it away.
+void sell_the_last_chair(bool faulty) {
+  Mutex guard{"guard"};
+  int chairs = 1;
+  int sold = 0;
+  const auto buy = [&] {
+    std::unique_lock lock{guard};
+    if (chairs == 0) return;
+    if (!faulty) --chairs;
+    lock.unlock();
+    // Here the customer pays.
+    lock.lock();
+    if (faulty) --chairs;
+    ++sold;
+  };
   nursery([&](Nursery& n) {
-    for (int i = 0; i < 3; ++i)
-      n.spawn([&balance] {
-        const int seen = balance;
-        this_fiber::yield();
-        balance = seen - 10;
-      });
+    n.spawn("Ann", buy);
+    n.spawn("Bob", buy);
   });
-  return balance;
-}
-
-struct Run {
-  int balance;
-  std::uint64_t hash;
-  std::string schedule;
-};
-
-Run simulate(const SimOptions& options) {
-  SimIo io{options};
-  const int balance = io.run(withdraw_three_times);
-  return {balance, io.trace_hash(), io.schedule()};
+  if (sold != 1) throw std::runtime_error{"one chair, sold " + std::to_string(sold) + " times"};
 }
 
 std::string hexadecimal(std::uint64_t value) {
@@ -44,41 +41,61 @@ std::string hexadecimal(std::uint64_t value) {
   return text;
 }
 
-void same_seed_same_run(Page& page) {
-  const Run first = simulate({.seed = 1});
-  const Run second = simulate({.seed = 1});
-  expect(first.hash == second.hash && first.schedule == second.schedule,
-         "one seed gave two schedules");
-  page.figure("seed 1, trace hash", hexadecimal(first.hash));
-  page.figure("seed 1 again", hexadecimal(second.hash));
-  const Run other = simulate({.seed = 2});
-  expect(other.hash != first.hash, "two seeds gave one schedule");
-  page.figure("seed 2", hexadecimal(other.hash));
+std::uint64_t hash_of(std::uint64_t seed) {
+  SimIo io{{.seed = seed, .preempt = true}};
+  io.run([] { sell_the_last_chair(false); });
+  return io.trace_hash();
 }
 
+void same_seed_same_run(Page& page) {
+  const std::uint64_t first = hash_of(1);
+  expect(hash_of(1) == first, "one seed gave two schedules");
+  expect(hash_of(2) != first, "two seeds gave one schedule");
+  page.figure("seed 1, trace hash", hexadecimal(first));
+  page.figure("seed 1 again", hexadecimal(hash_of(1)));
+  page.figure("seed 2", hexadecimal(hash_of(2)));
+}
+
+std::string number(std::uint64_t value) { return grouped(static_cast<long long>(value)); }
+
 void find_the_fault(Page& page) {
-  const std::uint64_t seeds = 1000;
-  std::set<std::uint64_t> hashes;
-  std::uint64_t wrong = 0;
-  Run found{};
-  const double taken = seconds([&] {
-    for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-      Run run = simulate({.seed = seed});
-      hashes.insert(run.hash);
-      if (run.balance != 70 && wrong++ == 0) found = std::move(run);
-    }
-  });
-  expect(wrong != 0 && wrong != seeds, "all schedules of the faulty bank agree");
-  page.say("Three withdrawals from one account, each reading before and writing after a yield:");
-  page.figure(grouped(static_cast<long long>(seeds)) + " seeds, different schedules",
-              grouped(static_cast<long long>(hashes.size())));
-  page.figure("seeds that lose money", grouped(static_cast<long long>(wrong)));
-  page.figure("all of them took", taken * 1e3, "ms");
-  const Run again = simulate({.replay = found.schedule});
-  expect(again.hash == found.hash && again.balance == found.balance, "the replay went another way");
-  page.say("The first of them, as text that replays it, and the balance then and now:");
-  page.quote(found.schedule);
-  page.figure("balance", std::to_string(found.balance) + ", " + std::to_string(again.balance));
+  const Report report =
+      explore({.runs = 10'000, .log_lines = 20, .progress = weft::Progress::never, .print = false},
+              [] { sell_the_last_chair(true); });
+  expect(report.first.has_value(), "the fault was not found");
+  const Failure& failure = *report.first;
+  page.say("A shop with one chair left, and a customer too many. explore() looks for an order of");
+  page.say("events in which that goes wrong, and makes it smaller:");
+  page.figure("runs until it was found", number(failure.run));
+  page.figure("switches, as found and made smaller",
+              std::to_string(failure.switches_found) + ", " + std::to_string(failure.switches));
+  page.quote(std::string{to_string(failure.kind)} + ": " + failure.what);
+  page.quote(failure.log);
+  page.say("The schedule is text, for a bug report; and this shows that very run again:");
+  page.quote("weft::replay(\"" + failure.schedule + "\", test)");
+  std::string again;
+  try {
+    replay(failure.schedule, [] { sell_the_last_chair(true); });
+  } catch (const std::runtime_error& error) {
+    again = error.what();
+  }
+  expect(again == failure.what, "the replay went another way");
+  page.quote(again);
+}
+
+void see_that_it_is_gone(Page& page) {
+  page.say("Mended: it takes the chair away first. Now all schedules with up to two preemptions:");
+  const Report report = explore({.runs = 0,
+                                 .schedule = Schedule::exhaustive,
+                                 .preemptions = 2,
+                                 .progress = weft::Progress::never,
+                                 .print = false},
+                                [] { sell_the_last_chair(false); });
+  expect(static_cast<bool>(report), "the mended shop fails");
+  expect(report.complete, "not all schedules were tried");
+  const double taken = std::chrono::duration<double>(report.elapsed).count();
+  page.figure("schedules tried, failures", number(report.runs) + ", " + number(report.failures));
+  page.figure("schedules a second", rounded(static_cast<double>(report.runs) / taken));
 }
 
 void let_time_fly(Page& page) {
@@ -102,6 +119,7 @@ void simulation(Page& page) {
   page.say("The same seed gives the same run, whatever the machine and the compiler:");
   same_seed_same_run(page);
   find_the_fault(page);
+  see_that_it_is_gone(page);
   let_time_fly(page);
 }
 

@@ -95,6 +95,18 @@ class Tour(unittest.TestCase):
         self.assertGreaterEqual(through, 1000)
         self.assertGreater(quiet, seen)
 
+    def test_simulation_finds_the_fault_replays_it_and_sees_it_gone(self):
+        run = weft("tour", "simulation")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertEqual(run.stderr, "")
+        found, smaller = map(int, re.search(r"made smaller +(\d+), (\d+)\n", run.stdout).groups())
+        self.assertGreater(found, smaller, run.stdout)
+        self.assertIn("exception: one chair, sold 2 times\n", run.stdout)
+        self.assertRegex(run.stdout, r'step \d+ +0 s +#2 "Ann" +is preempted')
+        self.assertRegex(run.stdout, r'weft::replay\("w1:[0-9a-f]+p:[0-9.x]+\*", test\)\n')
+        self.assertEqual(run.stdout.count("| one chair, sold 2 times\n"), 1, run.stdout)
+        self.assertRegex(run.stdout, r"schedules tried, failures +[1-9]\d+, 0\n")
+
     def test_a_heart_beats_beside_kidnapped_workers(self):
         run = weft("tour", "kidnap")
         self.assertEqual(run.returncode, 0, run.stdout)

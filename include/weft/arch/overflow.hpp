@@ -46,7 +46,8 @@ class [[nodiscard]] OverflowHandler {
 };
 
 // The calling thread's alternate signal stack, for as long as this object lives. Made and destroyed
-// by the same thread, on its own stack; the one that was there before comes back.
+// by the same thread, on its own stack; the one that was there before comes back. One inside
+// another is the same: simulations come and go by the thousand.
 //
 // If there is no memory for it the thread goes on without: an overflow then ends the process just
 // as surely, but without a word.
@@ -57,11 +58,12 @@ class [[nodiscard]] SignalStack {
   SignalStack(const SignalStack&) = delete;
   SignalStack& operator=(const SignalStack&) = delete;
 
-  [[nodiscard]] bool active() const noexcept { return memory_ != nullptr; }
+  [[nodiscard]] bool active() const noexcept { return memory_ != nullptr || shared_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }  // usable
 
  private:
   void* memory_ = nullptr;  // guard first
+  bool shared_ = false;     // with the one outside
   std::size_t guard_bytes_ = 0;
   std::size_t bytes_ = 0;
   void* before_memory_ = nullptr;  // what the thread had: a stack_t in parts

@@ -119,16 +119,20 @@ Fiber& make_fiber(Io& io, Home& home, F&& callable, Site site) {
   return fiber;
 }
 
+// What the closure owns may wait when it is destroyed, for a lock for example: a fiber like others.
+[[gnu::cold, gnu::noinline]] inline void drop_unrun(Fiber& fiber) noexcept {
+  fiber.closure->drop(fiber);
+  disinherit(fiber);
+  CancelScope::withdraw(*fiber.strand);
+  static_cast<Home*>(fiber.scope)->child_cancelled();
+  fiber.word.mark_ended(FiberState::cancelled, Actor::fiber);
+}
+
 // Runs the closure of a fiber on its first stack, or drops it if its scope is cancelled already;
 // afterwards no canceller can find the fiber. Its home is still to be told.
 [[gnu::always_inline]] inline void run_closure(Fiber& fiber) noexcept {
-  if (fiber.scope->cancelled_by_now()) [[unlikely]] {
-    fiber.closure->drop(fiber);
-    disinherit(fiber);
-    fiber.word.mark_ended(FiberState::cancelled, Actor::worker);
-    return static_cast<Home*>(fiber.scope)->child_cancelled();
-  }
   fiber.word.mark_running();
+  if (fiber.scope->cancelled_by_now()) [[unlikely]] return drop_unrun(fiber);
   if (fiber.traits & (kInherits | kSettles)) [[unlikely]] begin(fiber);
   const FiberState end = fiber.closure->run(fiber);
   if (fiber.strand->locals) [[unlikely]] fiber.strand->locals->release();

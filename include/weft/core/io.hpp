@@ -33,7 +33,8 @@ class Io {
   virtual void start(Fiber& fiber) = 0;
 
   // Who runs next while `self` is away. Never null: the engine's own loop is a fiber too. Returns
-  // `self` when there is no need to leave (nobody else to yield to, a verdict latched already).
+  // `self` when there is no need to leave: nobody else to yield to, a verdict latched already, or
+  // the engine has slept here until the wait was over.
   virtual Fiber& successor(Fiber& self, Departure how) noexcept = 0;
 
   // Called on the far side for a fiber that yielded or finished.

@@ -338,6 +338,7 @@ inline constexpr NeedsConcurrency kNeedConcurrency[] = {
     {"Wait.SettleMayParkShielded", Need::no_way_out},
     {"Wait.AParkDuringUnwindingIsNotCancelled", Need::no_way_out},
     {"ChannelCancel.WhileAnExceptionUnwindsSendsAndReceivesStillWork", Need::no_way_out},
+    {"Structure.WhatAnUnrunClosureOwnsMayWaitWhenItIsDestroyed", Need::no_way_out},
     {"Nursery.AThreadThatAChildWaitsForMaySpawn", Need::foreign_spawn},
     {"Event.MayDieWhileAForeignSetIsStillReturning", Need::thread},
 };

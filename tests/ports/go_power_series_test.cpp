@@ -294,6 +294,7 @@ using R = Rational;
 void everywhere(const std::function<void()>& f) {
   on_seeds(f, 10);
   on_workers({1U, 2U, 4U}, f);
+  testing::on_blocking(f);
 }
 
 TEST(GoPowser1, SumsAndProducts) {

@@ -56,6 +56,7 @@ TEST(GoSieve1, EveryPrimeIsAFilter) {
   };
   on_seeds(program, 10);
   on_workers({1U, 2U, 4U}, program);
+  testing::on_blocking(program);
 }
 
 // ── sieve2: multiples of each prime, merged by the one that comes next ──────────────────────────
@@ -94,6 +95,7 @@ TEST(GoSieve2, MultiplesAreMerged) {
   };
   on_seeds(program, 10);
   on_workers({1U, 2U, 4U}, program);
+  testing::on_blocking(program);
 }
 
 // ── of the runtime's own tests: one channel, all that it does ───────────────────────────────────
@@ -183,6 +185,7 @@ TEST(GoChan, AHundredValuesComeInOrder) {
   };
   on_seeds(program, 10);
   on_workers({1U, 2U, 4U}, program);
+  testing::on_blocking(program);
 }
 
 TEST(GoChan, WhatManySendManyReceiveOnce) {
@@ -207,6 +210,7 @@ TEST(GoChan, WhatManySendManyReceiveOnce) {
   };
   on_seeds(program, 10);
   on_workers({1U, 2U, 4U, 16U}, program);
+  testing::on_blocking(program);
 }
 
 // ── of the runtime's own tests: many consumers, one after the other closes ──────────────────────
@@ -246,6 +250,7 @@ TEST(GoMultiConsumer, TheSumOfWhatTheyPassOnIsTheSumOfWhatWasFed) {
   };
   on_seeds(program, 5);
   on_workers({1U, 2U, 4U, 16U}, program);
+  testing::on_blocking(program);
 }
 
 }  // namespace

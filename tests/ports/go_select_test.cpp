@@ -216,6 +216,7 @@ TEST(GoSelect6, WithdrawingDequeuesNobodyElse) {
   };
   on_seeds(program);
   on_workers({1U, 2U, 4U, 16U}, program);
+  testing::on_blocking(program);
 }
 
 // The same from any place in the queue, in front of and behind others.
@@ -312,6 +313,7 @@ TEST(GoDoubleselect, AValueIsSentByOneArmOnly) {
   };
   on_seeds(program, 10);
   on_workers({1U, 2U, 4U, 16U}, program);
+  testing::on_blocking(program);
 }
 
 // ── of the runtime's own tests ──────────────────────────────────────────────────────────────────
@@ -360,6 +362,7 @@ TEST(GoSelfSelect, NobodyReceivesHisOwnValue) {
   };
   on_seeds(program, 20);
   on_workers({1U, 2U, 4U}, program);
+  testing::on_blocking(program);
 }
 
 // Ones and zeros sent by a select are mixed.
@@ -385,6 +388,7 @@ TEST(GoPseudoRandomSend, BothValuesAreSent) {
   };
   on_seeds(program, 10);
   on_workers({1U, 2U, 4U}, program);
+  testing::on_blocking(program);
 }
 
 // Two that are always ready are both served, while a third never is.
@@ -418,6 +422,7 @@ TEST(GoSelectFairness, BothAreServed) {
   };
   on_seeds(program, 10);
   on_workers({1U, 2U, 4U}, program);
+  testing::on_blocking(program);
 }
 
 // Single-arm operations and selects over all, on four channels at once.
@@ -462,6 +467,7 @@ TEST(GoSelectStress, SelectsAndPlainOperationsOnFourChannels) {
   };
   on_seeds(program, 10);
   on_workers({1U, 2U, 4U, 16U}, program);
+  testing::on_blocking(program);
 }
 
 // `rounds` times, at once: `poll(i)` on a thread of its own, and `meddle(i)` here.

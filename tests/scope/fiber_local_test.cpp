@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include <support/engines.hpp>
+
 namespace weft {
 namespace {
 
@@ -19,6 +21,7 @@ template <class F>
 void on_both_engines(F f) {
   FiberIo{{.workers = 4}}.run(f);
   for (std::uint64_t seed = 0; seed < 20; ++seed) SimIo{{.seed = seed}}.run(f);
+  testing::on_blocking(f);
 }
 
 TEST(FiberLocal, ChildrenInheritWhatWasSetWhenTheyWereSpawned) {

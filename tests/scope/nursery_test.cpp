@@ -43,6 +43,7 @@ constexpr std::size_t kDeepStack = kSanitized ? 8 * 1024 * 1024 : 1024 * 1024;
 void on_both_engines(const std::function<void()>& f) {
   on_workers({1U}, f, kDeepStack);
   on_seeds(f, testing::kSeeds, kDeepStack, testing::Preempt::never);
+  testing::on_blocking(f);
 }
 
 void on_many_workers(const std::function<void()>& f) { on_workers({2U, 4U, 16U}, f, kDeepStack); }

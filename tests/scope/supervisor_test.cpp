@@ -32,6 +32,7 @@
 #include <utility>
 #include <vector>
 
+#include <support/engines.hpp>
 #include <support/errors.hpp>
 
 namespace weft {
@@ -67,6 +68,7 @@ void on_workers(const std::function<void()>& f) {
 void everywhere(const std::function<void()>& f) {
   on_seeds(f);
   on_workers(f);
+  testing::on_blocking(f);
 }
 
 // In simulation, for the only fiber: a timer that somebody left armed would move the clock.

@@ -61,22 +61,31 @@ inline void on_calm_seeds(const std::function<void()>& f, std::uint64_t seeds = 
   on_seeds(f, seeds, SimOptions{}.stack_bytes, Preempt::never);
 }
 
-// Where order or a fiber's standing still matters: one worker, and simulation.
+// Once under BlockingIo, where spawn() is a call. A test whose fibers must take turns is listed in
+// needs_concurrency.hpp; how its run ends is then checked against what the list says.
+void on_blocking(const std::function<void()>& f);
+
+// Where order or a fiber's standing still matters: on one thread, with a worker, in simulation and
+// in place.
 inline void on_both_engines(const std::function<void()>& f) {
   on_workers({1U}, f);
   on_calm_seeds(f);
+  on_blocking(f);
 }
 
 // What fibers of `f` share, two workers may touch at once.
 inline void everywhere(const std::function<void()>& f) {
   on_seeds(f);
   on_workers(f);
+  on_blocking(f);
 }
 
 [[nodiscard]] inline bool simulated() { return io().kind() == "SimIo"; }
+[[nodiscard]] inline bool in_place() { return io().kind() == "BlockingIo"; }
 
 // Returns when the others are blocked: for certain in simulation, else after many turns for each.
 inline void let_others_block() {
+  if (in_place()) return;  // there are none
   if (simulated()) return settle();
   for (int i = 0; i < 200; ++i) this_fiber::yield();
 }

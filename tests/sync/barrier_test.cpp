@@ -53,6 +53,7 @@ TEST(Barrier, AllMeetInEachPhase) {
   };
   on_seeds(body);
   on_workers({1U, 2U, 4U, 16U}, body);
+  testing::on_blocking(body);
 }
 
 TEST(Barrier, TheCompletionFunctionRunsAloneAndMayWait) {
@@ -191,6 +192,7 @@ TEST(Barrier, CancelsDoNotDisturbTheCount) {
   };
   on_seeds(body);
   on_workers({1U, 2U, 4U}, body);
+  testing::on_blocking(body);
 }
 
 TEST(Barrier, AmongThreadsAndFibers) {

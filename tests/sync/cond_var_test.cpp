@@ -34,6 +34,7 @@ using testing::on_workers;
 void on_many_schedules(const std::function<void()>& f) {
   on_seeds(f);
   on_workers({1U, 2U, 4U, 16U}, f);
+  testing::on_blocking(f);
 }
 
 TEST(CondVar, WaitsForACondition) {

@@ -63,6 +63,7 @@ TEST(Latch, WakesEverybodyAtZero) {
   };
   on_seeds(body);
   on_workers({1U, 2U, 4U, 16U}, body);
+  testing::on_blocking(body);
 }
 
 TEST(Latch, ArriveAndWaitMeets) {
@@ -80,6 +81,7 @@ TEST(Latch, ArriveAndWaitMeets) {
   };
   on_seeds(body, 50);
   on_workers({1U, 2U, 4U}, body);
+  testing::on_blocking(body);
 }
 
 TEST(Latch, WaitIsACancelPoint) {

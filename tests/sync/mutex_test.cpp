@@ -104,8 +104,9 @@ TEST(Mutex, OneAtATimeOnRealWorkers) {
   });
 }
 
-TEST(Mutex, OneAtATimeInSimulation) {
+TEST(Mutex, OneAtATimeOnOneThread) {
   on_seeds([] { count_together(6, 12, true); });
+  testing::on_blocking([] { count_together(6, 12, true); });
 }
 
 TEST(Mutex, OneAtATimeAmongThreadsAndFibers) {

@@ -66,6 +66,7 @@ TEST(Once, TheOthersWaitUntilItIsDone) {
   };
   on_seeds(body);
   on_workers({1U, 2U, 4U, 16U}, body);
+  testing::on_blocking(body);
 }
 
 TEST(Once, AnExceptionLetsTheNextTry) {
@@ -91,6 +92,7 @@ TEST(Once, AnExceptionLetsTheNextTry) {
   };
   on_seeds(body);
   on_workers({1U, 2U, 4U, 16U}, body);
+  testing::on_blocking(body);
 }
 
 TEST(Once, WaitingIsACancelPoint) {
@@ -162,6 +164,7 @@ TEST(Once, CancelledWaitersLoseNoTurn) {
   };
   on_seeds(body);
   on_workers({1U, 2U, 4U}, body);
+  testing::on_blocking(body);
 }
 
 TEST(Once, ACallFromInsideIsReported) {

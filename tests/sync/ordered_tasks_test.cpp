@@ -118,6 +118,7 @@ TEST(OrderedTasks, AgreeWithTheSequentialOracle) {
   };
   on_seeds(body, 2 * testing::kSeeds);
   for (int round = 0; round < 10; ++round) on_workers({1U, 2U, 4U, 16U}, body);
+  testing::on_blocking(body);
 }
 
 TEST(OrderedTasks, AStalledTaskHoldsBackLaterOnes) {
@@ -293,6 +294,7 @@ TEST(OrderedTasks, CloseRacesWithSubmit) {
   };
   on_seeds(body);
   for (int round = 0; round < 10; ++round) on_workers({1U, 2U, 4U, 16U}, body);
+  testing::on_blocking(body);
 }
 
 // The one who drains may let go of the last handle while close() is on its way back.

@@ -526,7 +526,9 @@ void everything(std::size_t capacity, int users, int rounds) {
 }
 
 TEST(Pool, NothingIsLostWhateverHappens) {
-  on_seeds([] { everything(io().random() % 3 + 1, 6, 8); }, 2 * testing::kSeeds);
+  const auto body = [] { everything(io().random() % 3 + 1, 6, 8); };
+  on_seeds(body, 2 * testing::kSeeds);
+  testing::on_blocking(body);
 }
 
 TEST(Pool, NothingIsLostOnMoreWorkersThanCores) {
@@ -564,6 +566,7 @@ TEST(Pool, CloseRacesWithAllTheRest) {
   };
   on_seeds(body);
   for (int round = 0; round < 10; ++round) on_workers({1U, 2U, 4U, 16U}, body);
+  testing::on_blocking(body);
 }
 
 // ── threads ─────────────────────────────────────────────────────────────────────────────────────

@@ -118,6 +118,7 @@ TEST(SelectSet, AHundredReceivers) {
   };
   on_seeds(program, 5);
   on_workers({1U, 2U, 4U}, program);
+  testing::on_blocking(program);
 }
 
 TEST(SelectSet, WaitFirstKeepsTheOrder) {

@@ -527,6 +527,7 @@ TEST(Select, TwoThatBothSendAndReceiveOnOneChannelMeetEachOther) {
   };
   on_seeds(program, 50);
   on_workers({1U, 2U, 4U}, program);
+  testing::on_blocking(program);
 }
 
 TEST(Select, OnABufferedChannelASendAndAReceiveTakeTurns) {
@@ -847,6 +848,7 @@ TEST(Select, ACancelAndAHandOffAtOnceLoseNothing) {
   };
   on_seeds(program, 50);
   on_workers({1U, 2U, 4U}, program);
+  testing::on_blocking(program);
 }
 
 // ── many arms ───────────────────────────────────────────────────────────────────────────────────
@@ -1039,6 +1041,7 @@ TEST(Select, ARingOfSelectsConservesItsTokens) {
   };
   on_seeds(program, 10);
   on_workers({1U, 2U, 4U, 16U}, program);
+  testing::on_blocking(program);
 }
 
 }  // namespace

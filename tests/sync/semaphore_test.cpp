@@ -70,6 +70,7 @@ TEST(Semaphore, NeverMoreAtATimeThanPermits) {
   };
   on_seeds(body);
   on_workers({1U, 2U, 4U, 16U}, body);
+  testing::on_blocking(body);
 }
 
 TEST(Semaphore, AsManyAtATimeAsPermits) {
@@ -87,6 +88,7 @@ TEST(Semaphore, AsManyAtATimeAsPermits) {
   };
   on_seeds(body);
   on_workers({1U, 2U, 4U, 16U}, body);
+  testing::on_blocking(body);
 }
 
 TEST(Semaphore, FirstComeFirstServed) {
@@ -227,6 +229,7 @@ TEST(Semaphore, CancelsAndTimeoutsLoseNoPermit) {
   };
   on_seeds(body);
   on_workers({1U, 2U, 4U, 16U}, body);
+  testing::on_blocking(body);
 }
 
 TEST(Semaphore, AsAnArm) {

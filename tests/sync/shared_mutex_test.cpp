@@ -104,6 +104,7 @@ TEST(SharedMutex, ReadersSeeWholeWrites) {
   };
   on_seeds(body);
   on_workers({1U, 2U, 4U, 16U}, body);
+  testing::on_blocking(body);
 }
 
 TEST(SharedMutex, AWriterIsNotStarvedByReaders) {

@@ -26,9 +26,10 @@
 // be the name of a template, an alias, an enumeration or a namespace. Tests with parameters, and
 // typed ones, call sim_test() below.
 //
-// No operation of weft's inside SCOPED_TRACE, EXPECT_NO_FATAL_FAILURE and its kin, if several fibers
-// use them (with .preempt = false: no wait): GoogleTest has a stack of them for each thread, fibers
-// share one, and each operation may be overtaken. HasFailure() and its kin know nothing of a run.
+// No operation of weft's inside SCOPED_TRACE, EXPECT_NO_FATAL_FAILURE and its kin, if several
+// fibers use them (with .preempt = false: no wait): GoogleTest has a stack of them for each thread,
+// fibers share one, and each operation may be overtaken. HasFailure() and its kin know nothing of a
+// run.
 //
 // This header needs GoogleTest, which the library itself does not.
 #pragma once

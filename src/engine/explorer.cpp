@@ -182,7 +182,8 @@ void Explorer::count(const Outcome& outcome) {
   report_.steps += outcome.steps;
   report_.choices += outcome.made.size();
   // Of late, and without those that did not end as they should.
-  if (!outcome.wrong) length_ = length_ == 0 ? outcome.steps : (length_ * 7 + outcome.steps + 7) / 8;
+  if (!outcome.wrong)
+    length_ = length_ == 0 ? outcome.steps : (length_ * 7 + outcome.steps + 7) / 8;
   if (hashes_.size() < kHashesMax) hashes_.insert(outcome.hash);
   report_.distinct = hashes_.size();
   if (outcome.wrong) ++report_.failures;

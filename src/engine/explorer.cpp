@@ -381,9 +381,13 @@ std::string to_string(const Failure& failure) {
   text += "  schedule: " + failure.schedule.substr(0, kShownMost) +
           (failure.schedule.size() > kShownMost ? "..." : "") + "\n    " +
           numbers(failure.switches, failure.preemptions);
-  if (failure.shrink_runs != 0)
-    text += "; made smaller in " + engine::grouped(failure.shrink_runs) + " runs from " +
+  const std::string in_runs = engine::grouped(failure.shrink_runs) +
+                              (failure.shrink_runs == 1 ? " run" : " runs");
+  if (failure.switches < failure.switches_found || failure.preemptions < failure.preemptions_found)
+    text += "; made smaller in " + in_runs + " from " +
             numbers(failure.switches_found, failure.preemptions_found);
+  else if (failure.shrink_runs != 0)
+    text += "; not made smaller in " + in_runs;
   text += "\n";
   if (!failure.log.empty())
     text += "  the last events:\n" + engine::indented(failure.log, "    ");
@@ -394,8 +398,9 @@ std::string to_string(const Report& report) {
   std::string text = "explore" + engine::of_name(report.name) + ": " +
                      engine::grouped(report.runs) + (report.runs == 1 ? " run, " : " runs, ");
   text += report.failures == 0 ? "no failure" : engine::grouped(report.failures) + " failed";
-  text += ", " + engine::grouped(report.distinct) + " different, " +
-          engine::grouped(report.steps) + " steps";
+  text += report.distinct < engine::kHashesMax ? ", " : ", over ";
+  text += engine::grouped(report.distinct) + " different, " + engine::grouped(report.steps) +
+          " steps";
   if (report.complete) text += ", all schedules within the bounds";
   return text + ", " + engine::per_second(report.runs, report.elapsed) + " runs/s";
 }

@@ -175,9 +175,11 @@ void InPlace::arm(Timer& timer) noexcept {
 
 void InPlace::yield(Fiber& self) noexcept {
   { const Inside inside{gate_}; }
-  // Another thread may be what is waited for. With a timer armed, this may be but a checkpoint.
-  if (timers.empty()) ::sched_yield();
-  else fire_due();
+  // Another thread may be what is waited for; it needs the core now and then. With a timer armed,
+  // this may be but a checkpoint.
+  constexpr unsigned kYieldsToCore = 64;
+  if (!timers.empty()) fire_due();
+  else if (++yields_ % kYieldsToCore == 0) ::sched_yield();
   look_up_for_timers(self);
 }
 

@@ -89,6 +89,7 @@ class InPlace : public Host {
   Atomic<bool> asleep_{false};
   bool reported_ = false;      // a deadlock, in this run
   FiberId ids_ = 0;
+  unsigned yields_ = 0;
 };
 
 }  // namespace weft::engine

@@ -39,8 +39,9 @@ engine::Plan plan_of(const SimOptions& options) {
 // Another thread would make the run depend on real time: there is nothing to be saved.
 void require_here(const engine::Simulation& simulation) noexcept {
   if (simulation.is_here()) return;
-  std::fputs("weft: a thread outside the simulation spawned or woke one of its fibers; a simulated "
-             "program must not share waitable objects with other threads\n",
+  std::fputs("weft: a thread outside the simulation, or an engine inside one of its fibers, "
+             "spawned or woke a fiber of it; a simulated program must not share waitable objects with "
+             "others\n",
              stderr);
   std::abort();
 }

@@ -1,7 +1,9 @@
 #include <weft/cond_var.hpp>
 
+#include <weft/core/error.hpp>
 #include <weft/time.hpp>
 
+#include <exception>
 #include <span>
 
 namespace weft {
@@ -57,8 +59,19 @@ class CondVar::Wait final : public Waitable {
   }
 
  private:
+  // In a deadlock whoever holds the mutex unwinds as we do, and lets go of it. Our caller, who will
+  // unlock it, must have it before that.
   void lock_again() {
-    if (let_go_) mutex_.lock();
+    std::exception_ptr deadlock;
+    while (let_go_) {
+      try {
+        mutex_.lock();
+        let_go_ = false;
+      } catch (const Deadlock&) {
+        deadlock = std::current_exception();
+      }
+    }
+    if (deadlock) std::rethrow_exception(deadlock);
   }
 
   CondVar& condition_;

@@ -349,7 +349,8 @@ TEST(Explore, ALongRunIsReportedToo) {
 
 // try_send never waits, so it may be called with the lock held. Only checked builds know of it.
 TEST(Explore, AStdMutexHeldOverAnOperationThatNeverWaits) {
-  if (!spec::kSpecAssert || arch::kAsan || arch::kTsan) GTEST_SKIP() << "this build does not know who holds a std::mutex";
+  if (!spec::kSpecAssert || arch::kAsan || arch::kTsan)
+    GTEST_SKIP() << "this build does not know who holds a std::mutex";
   const Report report = explore(quiet({.runs = 200}), [] {
     std::mutex mutex;
     Channel<int> channel{4};

@@ -333,5 +333,32 @@ TEST(CondVar, IsNamedInReports) {
           ::testing::HasSubstr("on condition \"queue not empty\"")));
 }
 
+// Found in review: the wait left without the mutex, and its guard unlocked another fiber's.
+TEST(CondVar, ADeadlockWhileLockingAgainLeavesWithTheMutex) {
+  on_seeds([] {
+    Mutex mutex;
+    CondVar condition;
+    Event never;
+    bool ready = false;
+    EXPECT_THROW(nursery([&](Nursery& n) {
+                   n.spawn([&] {
+                     std::unique_lock lock{mutex};
+                     while (!ready) condition.wait(lock);
+                     EXPECT_TRUE(lock.owns_lock());
+                     never.wait();
+                   });
+                   n.spawn([&] {
+                     const std::scoped_lock lock{mutex};
+                     ready = true;
+                     condition.notify_one();
+                     never.wait();
+                   });
+                 }),
+                 Deadlock);
+    EXPECT_TRUE(mutex.try_lock());
+    mutex.unlock();
+  });
+}
+
 }  // namespace
 }  // namespace weft

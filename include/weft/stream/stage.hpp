@@ -148,6 +148,8 @@ class StageFiber {
   void operator()() && {
     try {
       body_(out_);
+      // The input may have ended because whoever fed it was cancelled before us: that is no end.
+      attend(Fiber::current());
       out_.finish();
     } catch (const Cancelled&) {
       throw;

@@ -40,8 +40,8 @@ engine::Plan plan_of(const SimOptions& options) {
 void require_here(const engine::Simulation& simulation) noexcept {
   if (simulation.is_here()) return;
   std::fputs("weft: a thread outside the simulation, or an engine inside one of its fibers, "
-             "spawned or woke a fiber of it; a simulated program must not share waitable objects with "
-             "others\n",
+             "spawned or woke a fiber of it; a simulated program must share no waitable objects "
+             "with others\n",
              stderr);
   std::abort();
 }

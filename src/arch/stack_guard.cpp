@@ -20,8 +20,8 @@ namespace {
 constexpr int kGuardInstall = 102;   // MADV_GUARD_INSTALL, not yet in the C library's headers
 constexpr int kOwnProcess = -10001;  // PIDFD_SELF_THREAD_GROUP, likewise
 
-enum class Answer : unsigned { unknown, no, yes };
-Atomic<Answer> kernel_guards{Answer::unknown};
+enum class Support : unsigned { unknown, no, yes };
+Atomic<Support> kernel_guards{Support::unknown};
 // Whether process_madvise works on ourselves; Linux 6.13 and 6.14 have guards, but not that.
 Atomic<bool> vector_advice{true};
 
@@ -40,21 +40,21 @@ Readable readable(const std::byte* from) noexcept {
 }
 
 // A return code proves nothing: user-mode emulators accept any advice and do not act on it.
-Answer probe_kernel_guards() noexcept {
+Support probe_kernel_guards() noexcept {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   void* const memory = ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return Answer::unknown;
+  if (memory == MAP_FAILED) return Support::unknown;
   auto* const guard = static_cast<std::byte*>(memory);
   auto* const open = guard + page;
   *guard = *open = std::byte{1};
 
-  Answer answer = Answer::no;
+  Support answer = Support::no;
   if (::madvise(guard, page, kGuardInstall) == 0) {
     const Readable below = readable(guard);
     const Readable above = readable(open);
-    if (below == Readable::unknown || above == Readable::unknown) answer = Answer::unknown;
-    if (below == Readable::no && above == Readable::yes) answer = Answer::yes;
+    if (below == Readable::unknown || above == Readable::unknown) answer = Support::unknown;
+    if (below == Readable::no && above == Readable::yes) answer = Support::yes;
   }
   ::munmap(memory, 2 * page);
   return answer;
@@ -86,12 +86,12 @@ Atomic<std::size_t> mappings_taken{0};
 
 bool kernel_guards_work() noexcept {
   // relaxed: the answer is the whole message. Two threads may both probe; they agree.
-  Answer answer = kernel_guards.load(std::memory_order_relaxed);
-  if (answer == Answer::unknown) {
+  Support answer = kernel_guards.load(std::memory_order_relaxed);
+  if (answer == Support::unknown) {
     answer = probe_kernel_guards();
     kernel_guards.store(answer, std::memory_order_relaxed);
   }
-  return answer == Answer::yes;  // unknown (no descriptor for a pipe): asked again next time
+  return answer == Support::yes;  // unknown (no descriptor for a pipe): asked again next time
 }
 
 std::size_t advise_ranges(std::span<iovec> ranges, int advice) noexcept {

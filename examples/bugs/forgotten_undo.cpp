@@ -65,7 +65,7 @@ constinit const gallery::Bug gallery::forgotten_undo{
     .mistake = "a cancelled fiber leaves behind half of what it was doing",
     .kind = weft::Failure::Kind::exception,
     .schedule = weft::Schedule::random,
-    .runs = 100,
+    .runs = 120,
     .buggy = buggy,
     .fixed = fixed,
 };

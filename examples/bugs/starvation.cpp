@@ -77,7 +77,7 @@ constinit const gallery::Bug gallery::starvation{
     .mistake = "readers are let in as long as there are readers, and a writer waits for none",
     .kind = weft::Failure::Kind::exception,
     .schedule = weft::Schedule::pct,
-    .runs = 250,
+    .runs = 300,
     .buggy = buggy,
     .fixed = fixed,
 };

@@ -35,6 +35,7 @@
 #include <set>
 #include <sstream>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -692,22 +693,24 @@ TEST_P(EngineConformance, ManyTimersInAnyOrderOfDisarming) {
   });
 }
 
-// Callbacks of a scope that a timer cancels run when the engine holds no lock of its own.
+// Callbacks of a scope that a timer cancels run when the engine holds no lock of its own. That is
+// after the fibers were woken: one that is to run for certain outlives the scope.
 TEST_P(EngineConformance, StopCallbacksOfADeadlineMayUseTheEngine) {
   run([] {
     std::atomic<int> called{0};
     Event seen;
+    const auto callback = [&] {
+      ++called;
+      seen.set();
+    };
+    std::optional<std::stop_callback<decltype(callback)>> guard;
     static_cast<void>(timeout(kBrief, [&] {
-      const std::stop_token token = Fiber::current().scope->stop_token();
-      const auto callback = [&] {
-        ++called;
-        seen.set();
-      };
-      const std::stop_callback guard{token, callback};
+      guard.emplace(Fiber::current().scope->stop_token(), callback);
       Event{}.wait();
     }));
-    EXPECT_EQ(called, 1);
     seen.wait();
+    guard.reset();  // when it returns, nobody is in the callback
+    EXPECT_EQ(called, 1);
   });
 }
 

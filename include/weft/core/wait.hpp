@@ -145,7 +145,11 @@ template <class AnyLock>
     preempted(self);
 #endif
 }
-inline void preemption_point() noexcept { preemption_point(Fiber::current()); }
+inline void preemption_point() noexcept {
+#if !defined(WEFT_MODEL)  // which also ends channels where no fiber runs
+  preemption_point(Fiber::current());
+#endif
+}
 
 // Lets the others run. Not a cancel point.
 [[gnu::always_inline]] inline void give_way(Fiber& self) noexcept {

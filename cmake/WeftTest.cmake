@@ -229,5 +229,6 @@ function(weft_command_test name)
     LABELS "${arg_LABELS}"
     ENVIRONMENT "${environment};${arg_ENVIRONMENT}"
     TIMEOUT ${ctest_limit}
+    COST 100  # among them are the longest: they begin first, and the short ones fill the gaps
     RUN_SERIAL ${arg_SERIAL})
 endfunction()

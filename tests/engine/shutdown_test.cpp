@@ -370,7 +370,7 @@ TEST(ShutdownReport, NamesTheFiberThatAWorkerIsIn) {
                                });
                              }),
                 ::testing::MatchesRegex(std::string{kComplaint} +
-                                        "  worker [0-9]+ runs fiber #3 \"deaf\"\n(.*\n)?"));
+                                        "  worker [0-9]+ runs fiber #[0-9]+ \"deaf\"\n(.*\n)?"));
 }
 
 TEST(ShutdownReport, NamesWhoWaitsAndCallsThatBlock) {

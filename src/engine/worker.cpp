@@ -182,9 +182,12 @@ Fiber& Worker::successor_of_finished() noexcept {
   return base();
 }
 
+// What waits for anybody counts, too: of a fiber whose turns are long the others would see no end.
 Fiber& Worker::turn(Fiber& self) noexcept {
-  while (Fiber* const fiber = pick(Departure::yield))
-    if (prepare(*fiber)) return *fiber;
+  do
+    while (Fiber* const fiber = pick(Departure::yield))
+      if (prepare(*fiber)) return *fiber;
+  while (!may_retire() && take_injected(kInjectedAtOnce));
   return may_retire() ? base() : self;
 }
 

@@ -433,6 +433,23 @@ TEST(TimeSlice, NeighboursShareAWorker) {
   });
 }
 
+// Regression: what came from outside was looked for once in 61 picks, and here a pick is a slice.
+TEST(TimeSlice, WorkFromOutsideWaitsForOneTurn) {
+  FiberIo io{{.workers = 1}};
+  io.run([&] {
+    std::atomic<bool> posted{false};
+    std::atomic<bool> ran{false};
+    const std::jthread outside{[&] {
+      EXPECT_TRUE(io.post([&] { ran = true; }));
+      posted = true;
+    }};
+    while (!posted) std::this_thread::yield();
+    const std::uint64_t before = io.statistics().time_slices;
+    while (!ran) this_fiber::checkpoint();
+    EXPECT_LE(io.statistics().time_slices - before, 20U);
+  });
+}
+
 // ── nobody starves ──────────────────────────────────────────────────────────────────────────────
 
 // Fibers that reach their worker by every way there is, side by side: through the `next` slot, the

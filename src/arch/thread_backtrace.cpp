@@ -146,7 +146,7 @@ void answer(std::uint32_t number, const void* context) noexcept {
 // ── the handler ──────────────────────────────────────────────────────────────────────────────────
 
 Lock handler_lock;
-std::size_t answer_handlers = 0;     // these two guarded by handler_lock
+std::size_t answer_handlers = 0;   // these two guarded by handler_lock
 bool installed = false;
 struct sigaction previous {};      // constant while `ready`
 Atomic<bool> ready{false};

@@ -18,7 +18,8 @@ help:
 	@echo 'make test-long   every preset, the long tests and the long budgets of the models'
 	@echo 'make test-seeds  the simulated tests, with SEEDS=10000 schedules each'
 	@echo 'make bench       build preset bench and measure weft; PEERS=1: beside its peers'
-	@echo 'make bench-record   put the results of the last run into README.md'
+	@echo 'make bench-net   the same for sockets alone, always beside the peers'
+	@echo 'make bench-record   put the results of the last run into README.md; bench-net-record'
 	@echo 'make build-X     build preset X:  $(PRESETS)'
 	@echo 'make test-X      the same, then run its tests'
 	@echo 'make format      format the C++ sources'
@@ -29,10 +30,12 @@ help:
 bootstrap:
 	@scripts/bootstrap.sh
 
-# Ninja notices changed CMake files; changed presets are ours to notice.
+# Ninja notices changed CMake files; changed presets are ours to notice. CONFIGURE: more arguments
+# for cmake, such as .ci/run has.
+CONFIGURE ?=
 .PRECIOUS: build/%/build.ninja
 build/%/build.ninja: CMakePresets.json cmake/toolchain-aarch64.cmake | bootstrap
-	cmake --preset $*
+	cmake --preset $* $(CONFIGURE)
 	@touch $@
 
 .PHONY: $(PRESETS:%=build-%)
@@ -76,6 +79,19 @@ bench: build-bench
 .PHONY: bench-record
 bench-record:
 	@bench/run.sh --readme build/bench/results/results.json
+
+# Sockets alone, always beside the peers: W13, W15 and W20. Servers have one worker.
+.PHONY: bench-net
+bench-net: export PEERS ?= 1
+bench-net: export WORKERS ?= 1 2
+bench-net: export WORKLOADS ?= echo http idle_connections kidnap
+bench-net: export RESULTS := results-net
+bench-net: build-bench
+	@bench/run.sh build/bench/bin
+
+.PHONY: bench-net-record
+bench-net-record:
+	@bench/run.sh --readme build/bench/results-net/results.json bench-net
 
 .PHONY: tables
 tables: bootstrap build/dev/build.ninja

@@ -13,3 +13,19 @@ function(weft_compile_options target)
     CXX_EXTENSIONS OFF
     COMPILE_WARNING_AS_ERROR ${PROJECT_IS_TOP_LEVEL})
 endfunction()
+
+# ccache refuses what has to do with precompiled headers unless it is told that macros which only
+# the command line defines, and __TIME__, may be taken on trust. Nothing of ours uses either.
+set(weft_pch_launcher ${CMAKE_CXX_COMPILER_LAUNCHER})
+if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
+  list(PREPEND weft_pch_launcher env CCACHE_SLOPPINESS=pch_defines,time_macros)
+endif()
+
+# weft_precompile_headers(<target> <arguments of target_precompile_headers>...)
+function(weft_precompile_headers target)
+  target_precompile_headers(${target} ${ARGN})
+  set_property(TARGET ${target} PROPERTY CXX_COMPILER_LAUNCHER ${weft_pch_launcher})
+  # ccache knows files by what they hold, clang would also want the times they had.
+  target_compile_options(${target} PRIVATE
+    "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
+endfunction()

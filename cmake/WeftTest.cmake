@@ -3,12 +3,13 @@
 #
 # Labels say what a test is: unit (the default), model, sim, stress, arch, tidy, install. They also
 # say where it runs: `long` only in `make test-long`, `no-asan`, `no-tsan` and so on everywhere but
-# in the preset named, which does not even build it.
+# in the preset named, which does not even build it; `wide` only where WEFT_TEST_WIDE is on.
 
 include(GoogleTest)
 
 set(WEFT_PRESET "" CACHE STRING "The preset's name, for labels no-<preset>")
 set(WEFT_TEST_LABELS "" CACHE STRING "Build only tests with one of these labels (empty: all)")
+option(WEFT_TEST_WIDE "Build tests of label wide, too" ON)
 set(WEFT_TEST_TIME_SCALE 1 CACHE STRING "Factor on every test's time limit")
 set(WEFT_TEST_ENVIRONMENT "" CACHE STRING "NAME=value pairs for every test")
 set(WEFT_TEST_DEBUG_INFO -g1 CACHE STRING "Debug information of tests, for Debug builds")
@@ -25,19 +26,6 @@ if(CMAKE_CROSSCOMPILING)
 else()
   find_package(GTest REQUIRED)
 endif()
-
-# ccache refuses what has to do with precompiled headers unless it is told that macros which only
-# the command line defines, and __TIME__, may be taken on trust. Nothing of ours uses either.
-set(weft_pch_launcher ${CMAKE_CXX_COMPILER_LAUNCHER})
-if(CMAKE_CXX_COMPILER_LAUNCHER MATCHES "ccache$")
-  list(PREPEND weft_pch_launcher env CCACHE_SLOPPINESS=pch_defines,time_macros)
-endif()
-
-# weft_precompile_headers(<target> <arguments of target_precompile_headers>...)
-function(weft_precompile_headers target)
-  target_precompile_headers(${target} ${ARGN})
-  set_property(TARGET ${target} PROPERTY CXX_COMPILER_LAUNCHER ${weft_pch_launcher})
-endfunction()
 
 # As weft_compile_options, for tests: lines for backtraces, but no types and variables, which take a
 # quarter of the time that most tests take to compile. To debug one: -D WEFT_TEST_DEBUG_INFO=-g
@@ -57,7 +45,7 @@ function(weft_wants_labels result)
       endif()
     endforeach()
   endif()
-  if("no-${WEFT_PRESET}" IN_LIST ARGN)
+  if("no-${WEFT_PRESET}" IN_LIST ARGN OR ("wide" IN_LIST ARGN AND NOT WEFT_TEST_WIDE))
     set(wanted FALSE)
   endif()
   set(${result} ${wanted} PARENT_SCOPE)

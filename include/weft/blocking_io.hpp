@@ -47,6 +47,7 @@ class BlockingIo final : public Engine {
   void arm(Timer& timer) noexcept override;     // from any thread
   void disarm(Timer& timer) noexcept override;  // the same
   [[nodiscard]] std::uint64_t random() noexcept override;
+  [[nodiscard]] std::shared_ptr<Reactor> reactor() noexcept override;
   [[nodiscard]] std::string_view kind() const noexcept override { return "BlockingIo"; }
   [[noreturn]] void raise_deadlock() const override;
   bool inspect(Look look, void* at, Duration patience) override;

@@ -32,11 +32,18 @@ enum class OnDeadlock {
   raise,      // every waiting fiber's wait throws Deadlock
 };
 
+// How an engine hears from sockets, pipes and other descriptors.
+enum class ReactorKind {
+  automatic,  // io_uring if it works here, else epoll
+  uring,      // nothing else: where it does not work, there is no engine
+  epoll,
+};
+
 // Each option has an environment variable that replaces its default: WEFT_WORKERS,
 // WEFT_MAX_WORKERS, WEFT_SCALE_INTERVAL, WEFT_TEMP_IDLE_TIMEOUT, WEFT_STACK_BYTES, WEFT_MAX_FIBERS,
 // WEFT_MAX_BLOCKING, WEFT_ON_DEADLOCK, WEFT_SHUTDOWN_REPORT_AFTER, WEFT_STALL_REPORT_AFTER,
-// WEFT_DUMP_SIGNAL. A value that the program sets stands. Durations are written "10ms", "2s",
-// "500us", or as a number of milliseconds.
+// WEFT_DUMP_SIGNAL, WEFT_IO, WEFT_RING_ENTRIES. A value that the program sets stands.
+// Durations are written "10ms", "2s", "500us", or as a number of milliseconds.
 struct Options {
   unsigned workers = 0;                  // threads that run fibers, 1 to 1024; 0: usable cores, as
                                          // affinity mask and cgroup quota allow
@@ -57,6 +64,9 @@ struct Options {
                                          // way is reported, once, with a backtrace; 0: none is
   int dump_signal = 0;                   // a signal that has every engine dumped to standard error,
                                          // as SIGUSR1, while this engine lives; 0: none
+  ReactorKind reactor = ReactorKind::automatic;
+  unsigned ring_entries = 256;           // of a worker's io_uring: what it can ask for at once, 1
+                                         // to 32768; with more to ask, it asks more often
 };
 
 // The options an engine would run with: defaults, environment and machine filled in. Throws
@@ -222,12 +232,17 @@ class Engine : public Io, public ListNode<Engine> {
 class FiberIo final : public Engine {
  public:
   FiberIo() : FiberIo(Options{}) {}
-  // Throws std::invalid_argument for options that make no sense, saying which and why.
+  // Throws std::invalid_argument for options that make no sense, and std::runtime_error for a
+  // reactor that does not work here, saying which and why.
   explicit FiberIo(const Options& options);
   ~FiberIo();
 
   [[nodiscard]] const Options& options() const noexcept;  // resolved
   [[nodiscard]] Statistics statistics() const noexcept;   // at any time, from any thread
+
+  // "io_uring: it works", "epoll: io_uring is forbidden here, …": which reactor it is, and why. It
+  // is made when it is first asked for, and so by this. From any thread.
+  [[nodiscard]] std::string reactor_report() const;
 
   // Ends the run that is under way: cancels its root, so that every fiber unwinds, the sooner the
   // better, and accepts nothing new. Does not wait for that; run() does.
@@ -263,11 +278,13 @@ class FiberIo final : public Engine {
   Fiber& successor(Fiber& self, Departure how) noexcept override;
   void departed(Fiber& fiber, Departure how) noexcept override;
   void resume(FiberList fibers) noexcept override;
+  void resume_one(Fiber& fiber) noexcept override;
   Fiber* adopt(CancelScope& home, Departure how) noexcept override;
   [[nodiscard]] Instant now() const noexcept override;
   void arm(Timer& timer) noexcept override;
   void disarm(Timer& timer) noexcept override;
   [[nodiscard]] Offload* offload() noexcept override;
+  [[nodiscard]] std::shared_ptr<Reactor> reactor() noexcept override;
   void expect_blocking(bool about_to) noexcept override;
   [[nodiscard]] std::uint64_t random() noexcept override;  // from any thread
   [[nodiscard]] std::string_view kind() const noexcept override { return "FiberIo"; }

@@ -21,7 +21,9 @@
 #include <weft/time.hpp>
 
 #include <array>
+#include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <type_traits>
@@ -64,11 +66,10 @@ inline constexpr bool kIsOtherwise = std::is_base_of_v<Otherwise, std::remove_re
 
 // An order of up to 16 things: four bits for each, the first in the lowest.
 inline constexpr std::size_t kFew = 16;
-inline constexpr std::uint64_t kAsWritten = 0xfedcba9876543210;
 
 // Each order of the first `count` is as likely as any other, given 64 random bits.
 inline std::uint64_t shuffled(std::size_t count, std::uint64_t chance) noexcept {
-  std::uint64_t order = kAsWritten;
+  std::uint64_t order = 0xfedcba9876543210;
   for (std::size_t i = count - 1; i > 0; --i) {
     const std::size_t j = (chance >> 32) * (i + 1) >> 32;
     chance = chance * 6364136223846793005 + 1442695040888963407;  // Knuth's, for the next
@@ -87,36 +88,87 @@ template <Arm... Ws>
   return done;
 }
 
-// They are published in that order, too: who comes by may meet the first of several on one channel.
+// Whether it may pay to try an arm. Those that cannot tell without their lock may always pay.
+template <Arm W>
+[[gnu::always_inline]] inline bool looks_ready(const W& arm) noexcept {
+  if constexpr (kIsOtherwise<W>) return false;
+  else if constexpr (requires { arm.looks_ready(); }) return arm.looks_ready();
+  else return true;
+}
+
+// Chooses among the bits of a set, each as likely as any other.
+class Draw {
+ public:
+  explicit Draw(Io& io) noexcept : io_(io) {}
+  static std::size_t first_of(std::uint32_t set) noexcept {
+    return static_cast<std::size_t>(std::countr_zero(set));
+  }
+  std::size_t from(std::uint32_t set) noexcept {
+    const std::uint32_t others = set & (set - 1);
+    if (others == 0) return first_of(set);
+    if (!drawn_) chance_ = io_.random();
+    drawn_ = true;
+    std::uint64_t count = 1;
+    for (std::uint32_t left = others; left != 0; left &= left - 1) ++count;
+    for (std::uint64_t skip = (chance_ >> 32) * count >> 32; skip > 0; --skip) set &= set - 1;
+    chance_ = chance_ * 6364136223846793005 + 1442695040888963407;  // Knuth's, for the next
+    return first_of(set);
+  }
+
+ private:
+  Io& io_;
+  std::uint64_t chance_ = 0;
+  bool drawn_ = false;
+};
+
+// Tries the arms of `set`, one after the other, until one completes: its index, or kCount.
+template <Arm... Ws>
+[[gnu::always_inline]] inline std::size_t try_some(Fiber& self, Choice choice, std::uint32_t set,
+                                                   Ws&... arms) {
+  Draw draw{*self.io};
+  while (set != 0) {
+    const std::size_t next = choice == Choice::fair ? draw.from(set) : Draw::first_of(set);
+    if (try_arm(next, arms...)) return next;
+    set &= ~(1U << next);
+  }
+  return sizeof...(Ws);
+}
+
+// They are published in a random order, too: who comes by may meet the first of several on one
+// channel.
 template <std::size_t kCount>
-std::size_t wait_in_order(const std::array<Waitable*, kCount>& arms, std::uint64_t order) {
+[[gnu::always_inline]] inline std::size_t wait_in_order(Fiber& self, Choice choice,
+                                                        std::array<Waitable*, kCount>& arms) {
+  if (choice == Choice::first || kCount == 1) return wait_fused(self, arms);
+  const std::uint64_t order = shuffled(kCount, self.io->random());
   std::array<Waitable*, kCount> ordered;
   for (std::size_t i = 0; i < kCount; ++i) ordered[i] = arms[order >> (4 * i) & 15];
-  return order >> (4 * wait_tried(ordered)) & 15;
+  return order >> (4 * wait_fused(self, ordered)) & 15;
 }
 
 template <Arm... Ws>
-std::size_t select_arms(Choice choice, Ws&... arms) {
+[[gnu::always_inline]] inline std::size_t select_arms(Choice choice, Ws&... arms) {
   constexpr std::size_t kCount = sizeof...(Ws);
   static_assert(kCount > 0, "select needs an arm");
   static_assert((0U + ... + (kIsOtherwise<Ws> ? 1U : 0U)) <= 1, "one otherwise() at most");
+  constexpr bool kHasFallback = (kIsOtherwise<Ws> || ...);
   std::array<Waitable*, kCount> all{&arms...};
-  std::size_t fallback = kCount;
   std::size_t at = 0;
+  std::size_t fallback = kCount;
   ((kIsOtherwise<Ws> ? void(fallback = at++) : void(at++)), ...);
   std::size_t winner = kCount;
   if constexpr (kCount <= kFew) {
     Fiber& self = Fiber::current();
     glance(self);
-    const bool fair = choice == Choice::fair && kCount > 1;
-    const std::uint64_t order = fair ? shuffled(kCount, self.io->random()) : kAsWritten;
-    for (std::size_t i = 0; i < kCount && winner == kCount; ++i) {
-      const std::size_t next = order >> (4 * i) & 15;
-      if (try_arm(next, arms...)) winner = next;
-    }
+    // A look is no more than that: an arm that is not tried now is found ready, under its lock,
+    // when it is published. Whoever does not wait has no such second look, and tries them all.
+    std::uint32_t set = 0;
+    at = 0;
+    ((set |= (kHasFallback ? !kIsOtherwise<Ws> : looks_ready(arms)) ? 1U << at : 0U, ++at), ...);
+    winner = try_some(self, choice, set, arms...);
     if (winner == kCount) {
-      if (fallback == kCount) winner = wait_in_order(all, order);
-      else if (kCount == 2) winner = fallback;  // one look at one other is enough
+      if constexpr (!kHasFallback) winner = wait_in_order(self, choice, all);
+      else if constexpr (kCount == 2) winner = fallback;  // one look at one other is enough
       else winner = select_among(all, choice, all[fallback]);
     }
   } else {

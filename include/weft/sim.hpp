@@ -24,6 +24,7 @@ struct Plan;
 class Simulation;
 class Tripwire;
 }  // namespace engine
+class SimWorld;
 
 // How the next fiber is chosen among those that can run.
 enum class Schedule : std::uint8_t {
@@ -77,6 +78,10 @@ class SimIo final : public Engine {
   // The last events, a line each: who went on, who waits for what, who ended, and when.
   [[nodiscard]] std::string log() const;
 
+  // The hosts, the net and the disks that programs see: <weft/sim_world.hpp>. Before run() or
+  // during it.
+  [[nodiscard]] SimWorld& world();
+
   // ── Io ──────────────────────────────────────────────────────────────────────────────────────
   void start(Fiber& fiber) override;
   Fiber& successor(Fiber& self, Departure how) noexcept override;
@@ -86,6 +91,7 @@ class SimIo final : public Engine {
   void arm(Timer& timer) noexcept override;
   void disarm(Timer& timer) noexcept override;
   [[nodiscard]] std::uint64_t random() noexcept override;
+  [[nodiscard]] std::shared_ptr<Reactor> reactor() noexcept override;
   [[nodiscard]] std::string_view kind() const noexcept override { return "SimIo"; }
   [[noreturn]] void raise_deadlock() const override;
   bool inspect(Look look, void* at, Duration patience) override;

@@ -53,13 +53,13 @@ std::string Words::number_of(const void* object) {
   return '@' + std::to_string(found - nameless_.begin() + 1);
 }
 
-std::string Words::wait_of(const Fiber& parked) {
-  return arms_of(parked) + " for " + span(now_ - parked.strand->waiting_since);
+std::string Words::wait_of(const Waiting& waiting) {
+  return arms_of(waiting) + " for " + span(now_ - waiting.since);
 }
 
-std::string Words::arms_of(const Fiber& waiting) {
+std::string Words::arms_of(const Waiting& waiting) {
   std::string text;
-  for (const Waitable* const arm : waiting.strand->waiting_for) {
+  for (const Waitable* const arm : waiting.arms) {
     const WaitReason reason = arm->reason();
     if (!text.empty()) text += " or ";
     text += reason.verb;

@@ -39,6 +39,17 @@ void Fiber::rename(Name name) noexcept {
   set_name(std::move(name));
 }
 
+// Whoever wakes it ends that state first, and only then uses the link for something else.
+const Waiting* Fiber::waiting() const noexcept {
+  const Ticket before = word.ticket();
+  if (word.state() != FiberState::parked) return nullptr;
+  Sync::fence(std::memory_order_acquire);  // pairs with the commit of its park
+  const Waiting* const found = &link.waiting();
+  Sync::fence(std::memory_order_acquire);  // pairs with the claim that ended it
+  const bool still = word.state() == FiberState::parked && word.ticket() == before;
+  return still ? found : nullptr;
+}
+
 std::string Fiber::copy_name() const {
   const Locked locked{name_lock(*this)};
   return std::string{name()};
@@ -53,6 +64,8 @@ Io& io() {
 }
 
 void Io::raise_deadlock() const { throw Deadlock{"deadlock"}; }
+
+void Io::resume_one(Fiber& fiber) noexcept { resume(FiberList{fiber}); }
 
 Clock::time_point Clock::now() noexcept { return Fiber::current().io->now(); }
 

@@ -15,44 +15,6 @@
 
 namespace weft {
 
-// The arms of one wait, findable from all() until withdraw(). RAII: whatever happens in between,
-// when this object is gone nobody can touch an arm.
-class Published {
- public:
-  Published(std::span<Waitable* const> arms, Fiber& self, Ticket ticket) noexcept : arms_(arms) {
-    self.strand->waiting_for = arms;
-    self.strand->waiting_since = Carrier::here().coarse_now;
-    for (std::size_t i = 0; i < arms.size(); ++i) arms[i]->bind(self, ticket, i);
-  }
-  Published(const Published&) = delete;
-  Published& operator=(const Published&) = delete;
-  ~Published() { withdraw(); }
-
-  // False: an arm turned ready, and we need not park.
-  bool all() noexcept {
-    while (count_ < arms_.size())
-      if (!arms_[count_++]->publish()) return false;
-    return true;
-  }
-
-  // Unpublishes every arm but `gone`, which is so already. The index of one that the kernel
-  // completed behind our back, if any.
-  std::optional<std::size_t> withdraw(std::size_t gone = Verdict::kArmsMax) noexcept {
-    const std::size_t forgotten = mutant::kLastArmStaysPublished && count_ > 1 ? 1 : 0;
-    for (std::size_t i = 0; i + forgotten < count_; ++i)
-      if (i != gone) arms_[i]->unpublish();
-    std::optional<std::size_t> settled;
-    for (std::size_t i = 0; i < count_; ++i)
-      if (arms_[i]->settle()) settled = i;
-    count_ = 0;
-    return settled;
-  }
-
- private:
-  const std::span<Waitable* const> arms_;
-  std::size_t count_ = 0;
-};
-
 namespace {
 
 std::optional<std::size_t> try_each(std::span<Waitable* const> arms, std::size_t first) {
@@ -62,8 +24,6 @@ std::optional<std::size_t> try_each(std::span<Waitable* const> arms, std::size_t
   }
   return std::nullopt;
 }
-
-constexpr std::uint16_t kTurns = kAttendTurn | kAttendPreempt;
 
 // Our time slice is over, and others wait; or a simulation may want them to come first. It draws
 // our attention again before we go on.
@@ -102,23 +62,25 @@ bool heed(Fiber& self, OnCancel on_cancel) {
 }
 
 std::optional<std::size_t> wait_for_any(std::span<Waitable* const> arms, std::size_t first,
-                                        Nudges nudges, OnCancel on_cancel = OnCancel::throw_it,
-                                        bool tried = false) {
+                                        Nudges nudges, OnCancel on_cancel = OnCancel::throw_it) {
   if (arms.empty() || arms.size() > Verdict::kArmsMax)
     throw std::invalid_argument{"weft::wait(): 1 to 1024 arms, not " + std::to_string(arms.size())};
   Fiber& self = Fiber::current();
   for (unsigned round = 0;; ++round) {
-    if (!tried || round > 0)
-      if (const auto ready = try_each(arms, first)) return *ready;
+    if (const auto ready = try_each(arms, first)) return *ready;
     const std::optional<Ticket> ticket = self.word.begin_park(nudges);
     if (!ticket) {  // nudged between the last look at our scope and now
       if (heed(self, on_cancel)) return std::nullopt;
       continue;
     }
-    Published published{arms, self, *ticket};
+    Published published{arms, self, *ticket, Carrier::here().coarse_now};
     const bool turned_ready = !published.all();
-    const auto [verdict, waker_is_done] =
-        turned_ready ? Ending{self.word.abort_park(), false} : switch_away(self);
+    if (!turned_ready && switch_away(self)) [[likely]] {
+      const std::size_t won = self.word.verdict().arm();
+      published.withdraw(won);
+      return won;
+    }
+    const auto [verdict, waker_is_done] = end_of_wait(self);
     const bool won = verdict.is_arm();
     const std::optional<std::size_t> settled =
         won && waker_is_done ? published.withdraw(verdict.arm()) : published.withdraw();
@@ -141,14 +103,15 @@ Nudges leave_scope(Fiber& self) noexcept {
 }
 
 // After a checkpoint.
-std::size_t wait_here(Fiber& self, std::span<Waitable* const> arms, std::size_t first, bool tried) {
+std::size_t wait_here(Fiber& self, std::span<Waitable* const> arms, std::size_t first) {
   // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
   const bool shielded = !self.scope || Carrier::here().exceptions->uncaught != 0;
-  if (shielded) return *wait_for_any(arms, first, leave_scope(self), OnCancel::throw_it, tried);
-  // Enrolled, and a canceller that came since has left a nudge: no need to climb the tree.
-  if (self.strand->enrolled != self.scope) [[unlikely]]
+  if (shielded) return *wait_for_any(arms, first, leave_scope(self));
+  // Enrolled, and a canceller that came since has left a nudge: no need to climb the tree, nor to
+  // touch the strand.
+  if (!is_calm(self)) [[unlikely]]
     while (!self.scope->enrol(*self.strand)) attend(self);
-  return *wait_for_any(arms, first, Nudges::heed, OnCancel::throw_it, tried);
+  return *wait_for_any(arms, first, Nudges::heed);
 }
 
 }  // namespace
@@ -156,11 +119,7 @@ std::size_t wait_here(Fiber& self, std::span<Waitable* const> arms, std::size_t 
 std::size_t wait(std::span<Waitable* const> arms, std::size_t first) {
   Fiber& self = Fiber::current();
   checkpoint(self);
-  return wait_here(self, arms, first, false);
-}
-
-std::size_t wait_tried(std::span<Waitable* const> arms) {
-  return wait_here(Fiber::current(), arms, 0, true);
+  return wait_here(self, arms, first);
 }
 
 std::optional<std::size_t> wait(std::span<Waitable* const> arms, no_throw_t, std::size_t first) {
@@ -175,12 +134,32 @@ std::size_t wait_shielded(std::span<Waitable* const> arms) {
   return *wait_for_any(arms, 0, leave_scope(Fiber::current()));
 }
 
-bool settle_park(Fiber& self, Waitable& arm, Verdict verdict) {
+Ending end_of_wait(Fiber& self) noexcept {
+  // An arm turned ready, or a verdict was latched before we left.
+  if (self.word.state() == FiberState::parking) return {self.word.abort_park(), false};
+  // A thread, which has slept, may have won as cleanly as a fiber that was switched to.
+  const bool latched = (self.traits & kLatched) != 0;
+  if (latched) self.traits ^= kLatched;
+  return {self.word.verdict(), !latched || mutant::kLatchedWinnerSkipsLock};
+}
+
+bool settle_park(Fiber& self, Waitable& arm) {
+  const auto [verdict, waker_is_done] = end_of_wait(self);
+  if (verdict.is_arm() && (waker_is_done || mutant::kFusedWinnerSkipsLock)) return true;
+  if (mutant::kFusedLoserStaysLinked && !verdict.is_arm()) {
+    attend(self);
+    return false;
+  }
   arm.unpublish();  // also if it has won: its waker may still hold the lock
   if (verdict.is_arm()) return true;
-  if (verdict == Verdict::deadlock()) self.io->raise_deadlock();
-  attend(self);
+  after_wait(self, verdict);
   return false;
+}
+
+// Whoever cancels may have told us before we could see why: not only attention tells.
+void after_wait(Fiber& self, Verdict verdict) {
+  if (verdict == Verdict::deadlock()) self.io->raise_deadlock();
+  if (verdict == Verdict::cancelled()) attend(self);
 }
 
 // Not while it parks or ends: what runs then, such as a callback of a stop token that a simulation
@@ -195,6 +174,7 @@ void attend(Fiber& self) {
 }
 
 void resume_all(FiberList fibers) noexcept {
+  if (Fiber* const one = fibers.single()) return one->io->resume_one(*one);
   FiberList batch;
   Io* io = nullptr;
   while (Fiber* fiber = fibers.pop_front()) {

@@ -53,6 +53,8 @@ void BlockingIo::arm(Timer& timer) noexcept { in_place_->arm(timer); }
 void BlockingIo::disarm(Timer& timer) noexcept { in_place_->timers.disarm(timer); }
 std::uint64_t BlockingIo::random() noexcept { return in_place_->chance.next(); }
 
+std::shared_ptr<Reactor> BlockingIo::reactor() noexcept { return in_place_->reactor(); }
+
 void BlockingIo::raise_deadlock() const { throw Deadlock{in_place_->deadlock_report}; }
 
 bool BlockingIo::inspect(Look look, void* at, Duration patience) {

@@ -35,49 +35,78 @@ std::vector<Fiber*> parked_fibers(const Io& io) {
   return std::move(search.found);
 }
 
-bool only_joins(const Fiber& fiber) {
-  const auto arms = fiber.strand->waiting_for;
-  return std::all_of(arms.begin(), arms.end(), [](const Waitable* arm) {
-    return arm->reason().is_join;
-  });
+bool only_joins(const Waiting& waiting) {
+  return std::all_of(waiting.arms.begin(), waiting.arms.end(),
+                     [](const Waitable* arm) { return arm->reason().is_join; });
 }
 
-std::string describe_wait(Words& words, const Fiber& fiber) {
+std::string describe_wait(Words& words, const Fiber& fiber, const Waiting& waiting) {
   std::string text = "fiber #" + std::to_string(fiber.id);
   if (!fiber.name().empty()) text += " \"" + std::string{fiber.name()} + '"';
-  return text + " on " + words.wait_of(fiber) + words.origin_of(fiber);
+  return text + " on " + words.wait_of(waiting) + words.origin_of(fiber);
 }
 
 }  // namespace
+
+bool is_from_outside(const Waiting& waiting) noexcept {
+  return std::any_of(waiting.arms.begin(), waiting.arms.end(),
+                     [](const Waitable* arm) { return arm->reason().from_outside; });
+}
 
 std::vector<std::string> describe_waits(const Io& io, Instant now, Duration grain) {
   Words words{now, grain};
   std::vector<std::string> lines;
   for (const Fiber* fiber : parked_fibers(io))
-    if (!only_joins(*fiber)) lines.push_back(describe_wait(words, *fiber));
+    if (const Waiting* const waiting = fiber->waiting(); waiting && !only_joins(*waiting))
+      lines.push_back(describe_wait(words, *fiber, *waiting));
   return lines;
 }
 
 std::string describe_deadlock(const Io& io, Instant now, Duration grain) {
-  const std::vector<Fiber*> waiting = parked_fibers(io);
-  std::string text = "deadlock: " + std::to_string(waiting.size()) +
-                     (waiting.size() == 1 ? " fiber waits" : " fibers wait") +
+  const std::vector<Fiber*> all = parked_fibers(io);
+  std::string text = "deadlock: " + std::to_string(all.size()) +
+                     (all.size() == 1 ? " fiber waits" : " fibers wait") +
                      ", and nobody is left to wake one";
   Words words{now, grain};
-  for (const Fiber* fiber : waiting) text += "\n  " + describe_wait(words, *fiber);
+  for (const Fiber* fiber : all)
+    if (const Waiting* const waiting = fiber->waiting())
+      text += "\n  " + describe_wait(words, *fiber, *waiting);
   return text;
 }
 
 bool raise_deadlock_in_waits(Io& io) noexcept {
   FiberList woken;
   for (Fiber* fiber : parked_fibers(io)) {
-    if (only_joins(*fiber)) continue;
+    const Waiting* const waiting = fiber->waiting();
+    if (!waiting || only_joins(*waiting)) continue;
     if (fiber->word.claim(fiber->word.ticket(), Verdict::deadlock()) == Claim::owned)
       woken.push_back(*fiber);
   }
   if (woken.empty()) return false;
   io.resume(std::move(woken));
   return true;
+}
+
+bool OutsideWait::still_there() const noexcept {
+  return fiber_ && fiber_->word.state() == FiberState::parked && fiber_->word.ticket() == ticket_;
+}
+
+bool OutsideWait::find(const Io& io) noexcept {
+  struct Search {
+    const Io* io;
+    const Fiber* found;
+  } search{&io, nullptr};
+  for_each_frame(
+      [](Fiber& fiber, void* at) {
+        auto& to = *static_cast<Search*>(at);
+        if (to.found || fiber.io != to.io || fiber.word.state() != FiberState::parked) return;
+        if (const Waiting* const waiting = fiber.waiting(); waiting && is_from_outside(*waiting))
+          to.found = &fiber;
+      },
+      &search);
+  fiber_ = search.found;
+  if (fiber_) ticket_ = fiber_->word.ticket();
+  return fiber_ != nullptr;
 }
 
 bool is_alone(unsigned threads) noexcept {

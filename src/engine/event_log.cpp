@@ -74,7 +74,7 @@ std::string EventLog::innermost_user_function() {
 }
 
 void EventLog::waits(std::uint64_t step, Instant now, const Fiber& parking) {
-  if (*this) add(step, now, &parking, "waits: " + words_.arms_of(parking));
+  if (*this) add(step, now, &parking, "waits: " + words_.arms_of(parking.link.waiting()));
 }
 
 void EventLog::time_passes(std::uint64_t step, Instant now, Duration length) {

@@ -78,6 +78,11 @@ void FiberIo::resume(FiberList fibers) noexcept {
   worker->resume_all(std::move(fibers));
 }
 
+void FiberIo::resume_one(Fiber& fiber) noexcept {
+  if (engine::Worker* const worker = worker_here()) [[likely]] worker->resume(fiber);
+  else scheduler_->send(fiber);
+}
+
 Fiber* FiberIo::adopt(CancelScope& home, Departure how) noexcept {
   auto& worker = static_cast<engine::Worker&>(Carrier::here());
   engine::check_held_locks(*worker.current, how);
@@ -96,6 +101,10 @@ void FiberIo::disarm(Timer& timer) noexcept { engine::SharedTimers::disarm(timer
 void FiberIo::expect_blocking(bool about_to) noexcept {
   if (engine::Worker* const worker = worker_here()) worker->expect_blocking(about_to);
 }
+
+std::shared_ptr<Reactor> FiberIo::reactor() noexcept { return scheduler_->reactor(); }
+
+std::string FiberIo::reactor_report() const { return scheduler_->reactor_report(); }
 
 Offload* FiberIo::offload() noexcept { return &scheduler_->offload; }
 

@@ -26,11 +26,15 @@ class Gate {
   // ── the owner ───────────────────────────────────────────────────────────────────────────────
 
   [[gnu::always_inline]] void enter() noexcept {
+    if (!enter_if_open()) [[unlikely]] stand_aside();
+  }
+  // False: not alone inside; enter() waits for that.
+  [[nodiscard, gnu::always_inline]] bool enter_if_open() noexcept {
     chaos::step();
     inside_.store(true, std::memory_order_relaxed);
     if (!mutant::kGateEntersUnfenced) Sync::fence_here();  // pairs with insist()
     // acquire: pairs with open(); we see the queues as the other left them.
-    if (bar_.load(std::memory_order_acquire) != kOpen) [[unlikely]] stand_aside();
+    return bar_.load(std::memory_order_acquire) == kOpen;
   }
   [[gnu::always_inline]] void leave() noexcept {
     chaos::step();

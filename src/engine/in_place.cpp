@@ -1,6 +1,7 @@
 #include "in_place.hpp"
 
 #include "deadlock.hpp"
+#include "epoll_reactor.hpp"
 #include "halt.hpp"
 #include "policy.hpp"
 
@@ -72,7 +73,7 @@ InPlace::InPlace(Io& io, const BlockingOptions& options)
     : Host(io, std::make_shared<arch::StackPool>()),
       chance(entropy()),
       on_deadlock_(options.on_deadlock),
-      bell_(std::make_shared<Bell>(0)) {
+      bell_(std::make_shared<Bell>()) {
   chaos::load_environment();
 }
 
@@ -188,7 +189,7 @@ void InPlace::yield(Fiber& self) noexcept {
 // The thread commits its own park: its stack is nobody else's to run, so there is no far side.
 void InPlace::wait(Fiber& self) noexcept {
   coarse_now = monotonic_now();
-  self.strand->waiting_since = coarse_now;
+  self.link.waiting().since = coarse_now;
   if (!self.word.commit_park()) {  // a verdict was latched: we are our own resumer
     self.traits |= kLatched;
     self.word.run_thread();
@@ -196,7 +197,7 @@ void InPlace::wait(Fiber& self) noexcept {
   }
   for (;;) {
     // acquire: pairs with resume() and arm(); see the race in the header.
-    const std::uint32_t rung = bell_->load(std::memory_order_acquire);
+    const std::uint32_t rung = bell_->rung.load(std::memory_order_acquire);
     const std::uint64_t seen = self.word.bits().load(std::memory_order_acquire);
     if (ControlWord::state_of(seen) == FiberState::running) break;
     if (fire_due()) continue;
@@ -215,10 +216,24 @@ void InPlace::sleep(std::uint32_t rung) noexcept {
                               static_cast<long>(left.count() % 1'000'000'000)};
   const bool forever = !timed && on_deadlock_ != OnDeadlock::automatic;
   asleep_.store(true, std::memory_order_seq_cst);
-  Sync::sleep(*bell_, rung, forever ? nullptr : &timeout);
+  if (bell_->poller) sleep_in_bed(rung, forever ? nullptr : &timeout);
+  else Sync::sleep(bell_->rung, rung, forever ? nullptr : &timeout);
   asleep_.store(false, std::memory_order_seq_cst);
   Sync::fence(std::memory_order_seq_cst);  // pairs with inspect(): one of us sees the other
   const Inside inside{gate_};
+}
+
+void InPlace::sleep_in_bed(std::uint32_t rung, const std::timespec* timeout) noexcept {
+  FiberList woken;
+  bell_->in_bed.store(true, std::memory_order_seq_cst);
+  if (bell_->rung.load(std::memory_order_seq_cst) == rung) bell_->poller->sleep(0, timeout, woken);
+  bell_->in_bed.store(false, std::memory_order_seq_cst);
+  resume_all(std::move(woken));
+}
+
+std::shared_ptr<Reactor> InPlace::reactor() noexcept {
+  if (!bell_->poller) bell_->poller = EpollReactor::make();
+  return bell_->poller;
 }
 
 void InPlace::resume(Fiber& fiber) noexcept {
@@ -232,6 +247,8 @@ void InPlace::resume(Fiber& fiber) noexcept {
 
 // No timer is armed. True: the wait has been ended.
 bool InPlace::nothing_can_come(Fiber& self) noexcept {
+  const Waiting* const waiting = self.waiting();
+  if (!waiting || is_from_outside(*waiting)) return false;
   if (on_deadlock_ == OnDeadlock::report && std::exchange(reported_, true)) return false;
   if (on_deadlock_ == OnDeadlock::automatic && !is_alone(1)) return false;
   try {

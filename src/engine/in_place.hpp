@@ -10,6 +10,7 @@
 
 #include "gate.hpp"
 #include "host.hpp"
+#include "poller.hpp"
 #include "root.hpp"
 
 #include <weft/base/splitmix.hpp>
@@ -58,6 +59,9 @@ class InPlace : public Host {
   void resume(Fiber& fiber) noexcept;      // from any thread
   void arm(Timer& timer) noexcept;         // from any thread
 
+  // By its own thread. Null: the system has none for us.
+  [[nodiscard]] std::shared_ptr<Reactor> reactor() noexcept;
+
   // See Engine::inspect().
   bool inspect(Engine::Look look, void* at, Duration patience);
 
@@ -69,17 +73,24 @@ class InPlace : public Host {
   std::string deadlock_report;
 
  private:
-  using Bell = Atomic<std::uint32_t>;
+  struct Bell {
+    Atomic<std::uint32_t> rung{0};
+    Atomic<bool> in_bed{false};      // the sleeper is in the poller
+    std::shared_ptr<Poller> poller;  // made before it is first slept in
+  };
 
   static void ring(Bell& bell) noexcept {
-    bell.fetch_add(1, std::memory_order_release);  // pairs with wait()
-    Sync::wake(bell, 1);
+    // Who lies down announces its bed, then looks at the bell: one of us sees the other.
+    bell.rung.fetch_add(1, std::memory_order_seq_cst);
+    if (bell.in_bed.load(std::memory_order_seq_cst)) bell.poller->rouse(0);
+    else Sync::wake(bell.rung, 1);
   }
   [[nodiscard]] EngineSight sight(bool stands_still, bool asleep);
   void refuse(Fiber& child) noexcept;
   bool fire_due() noexcept;
   void look_up_for_timers(Fiber& self) noexcept;
   void sleep(std::uint32_t rung) noexcept;
+  void sleep_in_bed(std::uint32_t rung, const std::timespec* timeout) noexcept;
   bool nothing_can_come(Fiber& self) noexcept;
   [[nodiscard]] std::string describe(const Fiber& self) const;
 

@@ -21,8 +21,20 @@
 
 namespace weft::engine {
 
+// Where a worker sleeps that does not sleep on its inbox, because it wants to hear something else.
+class Bed {
+ public:
+  // Ends the sleep, also one that is about to begin. From any thread, once per sleep or more.
+  virtual void rouse() noexcept = 0;
+
+ protected:
+  ~Bed() = default;
+};
+
 class Inbox {
  public:
+  explicit Inbox(Bed* bed = nullptr) noexcept : bed_(bed) {}
+
   // ── from any thread ─────────────────────────────────────────────────────────────────────────
 
   // Leaves `fiber` here. If the worker sleeps, wakes it. False: the worker has gone for good.
@@ -36,7 +48,7 @@ class Inbox {
     } while (!head_.compare_exchange_weak(head, to_word(fiber) | (head & kCalled),
                                           std::memory_order_release, std::memory_order_relaxed));
     pushed_.fetch_add(1, std::memory_order_relaxed);
-    if (head & kAsleep) Sync::wake(head_, 1);
+    wake(head);
     return true;
   }
   // To a worker that never goes.
@@ -93,8 +105,14 @@ class Inbox {
   }
   // Until something arrives, or `timeout`. May return early.
   void sleep(const std::timespec* timeout) noexcept { Sync::sleep(head_, kAsleep, timeout); }
+  // Between the two, we sleep in our bed, and senders rouse that. False: there is something here.
+  [[nodiscard]] bool move_to_bed() noexcept {
+    chaos::step();
+    return become(kAsleep, kAsleep | kElsewhere);
+  }
+  void move_back() noexcept { become(kAsleep | kElsewhere, kAsleep); }
   [[nodiscard]] bool is_asleep() const noexcept {
-    return head_.load(std::memory_order_relaxed) == kAsleep;
+    return (head_.load(std::memory_order_relaxed) & kAsleep) != 0;
   }
   void get_up() noexcept { become(kAsleep, kNothing); }
 
@@ -115,15 +133,21 @@ class Inbox {
   static constexpr std::uint64_t kNudged = 2;
   static constexpr std::uint64_t kCalled = 4;
   static constexpr std::uint64_t kGone = 8;
-  static constexpr std::uint64_t kMarks = 15;
+  static constexpr std::uint64_t kElsewhere = 16;  // asleep, in bed_
+  static constexpr std::uint64_t kMarks = 31;
 
   bool rouse(std::uint64_t what) noexcept {
-    std::uint64_t asleep = kAsleep;
-    if (!head_.compare_exchange_strong(asleep, what, std::memory_order_acq_rel,
-                                       std::memory_order_relaxed))
-      return false;
-    Sync::wake(head_, 1);
+    std::uint64_t head = head_.load(std::memory_order_relaxed);
+    do {
+      if (!(head & kAsleep)) return false;
+    } while (!head_.compare_exchange_weak(head, what, std::memory_order_acq_rel,
+                                          std::memory_order_relaxed));
+    wake(head);
     return true;
+  }
+  void wake(std::uint64_t before) noexcept {
+    if ((before & kElsewhere) && !mutant::kRousesTheWrongBed) [[unlikely]] bed_->rouse();
+    else if (before & kAsleep) Sync::wake(head_, 1);
   }
   void tell(std::uint64_t what) noexcept {
     std::uint64_t head = head_.load(std::memory_order_relaxed);
@@ -132,9 +156,9 @@ class Inbox {
       if (head == kGone) return;
       // Also when it is told already: release, pairs with take_all(); the worker sees our reason,
       // too.
-    } while (!head_.compare_exchange_weak(head, (head & ~kAsleep) | what, std::memory_order_acq_rel,
-                                          std::memory_order_relaxed));
-    if (head & kAsleep) Sync::wake(head_, 1);
+    } while (!head_.compare_exchange_weak(head, (head & ~(kAsleep | kElsewhere)) | what,
+                                          std::memory_order_acq_rel, std::memory_order_relaxed));
+    wake(head);
   }
   bool become(std::uint64_t from, std::uint64_t to) noexcept {
     return head_.compare_exchange_strong(from, to, std::memory_order_acq_rel,
@@ -170,6 +194,7 @@ class Inbox {
   Atomic<std::uint64_t> head_{kNothing};
   Atomic<std::uint32_t> pushed_{0};
   Atomic<std::uint32_t> taken_{0};
+  Bed* const bed_;
 };
 
 }  // namespace weft::engine

@@ -21,7 +21,9 @@ namespace {
 
 constexpr unsigned kWorkersMax = 1024;
 constexpr unsigned kBlockingMax = 1024;
+constexpr unsigned kRingEntriesMax = 32'768;
 constexpr std::string_view kOnDeadlockNames[] = {"automatic", "report", "raise"};
+constexpr std::string_view kReactorNames[] = {"auto", "uring", "epoll"};
 
 [[noreturn]] void refuse(std::string_view what, std::string_view value, std::string_view expected) {
   throw std::invalid_argument{"weft: " + std::string{what} + " is \"" + std::string{value} +
@@ -90,15 +92,15 @@ void take_number(T& option, T standard, const char* variable) {
   option = static_cast<T>(value);
 }
 
-void take_on_deadlock(OnDeadlock& option) {
-  if (option != OnDeadlock::automatic) return;
-  const auto text = from_environment("WEFT_ON_DEADLOCK");
+template <class Enum, std::size_t kCount>
+void take_name(Enum& option, const std::string_view (&names)[kCount], const char* variable,
+               std::string_view expected) {
+  if (option != Enum{}) return;
+  const auto text = from_environment(variable);
   if (!text) return;
-  const auto* const found =
-      std::find(std::begin(kOnDeadlockNames), std::end(kOnDeadlockNames), *text);
-  if (found == std::end(kOnDeadlockNames))
-    refuse("WEFT_ON_DEADLOCK", *text, "automatic, report or raise");
-  option = static_cast<OnDeadlock>(found - std::begin(kOnDeadlockNames));
+  const auto* const found = std::find(std::begin(names), std::end(names), *text);
+  if (found == std::end(names)) refuse(variable, *text, expected);
+  option = static_cast<Enum>(found - std::begin(names));
 }
 
 // ── signals ─────────────────────────────────────────────────────────────────────────────────────
@@ -204,11 +206,14 @@ Options resolve(const Options& options) {
   take_number(result.stack_bytes, standard.stack_bytes, "WEFT_STACK_BYTES");
   take_number(result.max_fibers, standard.max_fibers, "WEFT_MAX_FIBERS");
   take_number(result.max_blocking, standard.max_blocking, "WEFT_MAX_BLOCKING");
-  take_on_deadlock(result.on_deadlock);
+  take_name(result.on_deadlock, kOnDeadlockNames, "WEFT_ON_DEADLOCK",
+            "automatic, report or raise");
   take_duration(result.shutdown_report_after, standard.shutdown_report_after,
                 "WEFT_SHUTDOWN_REPORT_AFTER");
   take_duration(result.stall_report_after, standard.stall_report_after, "WEFT_STALL_REPORT_AFTER");
   take_signal(result.dump_signal);
+  take_name(result.reactor, kReactorNames, "WEFT_IO", "auto, uring or epoll");
+  take_number(result.ring_entries, standard.ring_entries, "WEFT_RING_ENTRIES");
   if (!can_ask_for_a_dump(result.dump_signal))
     throw std::invalid_argument{"weft::Options::dump_signal is " +
                                 std::to_string(result.dump_signal) +
@@ -236,6 +241,10 @@ Options resolve(const Options& options) {
     throw std::invalid_argument{"weft::Options::max_blocking is " +
                                 std::to_string(result.max_blocking) + ": must be 1 to " +
                                 std::to_string(kBlockingMax)};
+  if (result.ring_entries == 0 || result.ring_entries > kRingEntriesMax)
+    throw std::invalid_argument{"weft::Options::ring_entries is " +
+                                std::to_string(result.ring_entries) + ": must be 1 to " +
+                                std::to_string(kRingEntriesMax)};
   if (result.shutdown_report_after < Duration{})
     throw std::invalid_argument{"weft::Options::shutdown_report_after is negative"};
   if (result.stall_report_after < Duration::zero())
@@ -270,6 +279,10 @@ std::vector<OptionLine> describe(const Options& options) {
       {"stall_report_after", "WEFT_STALL_REPORT_AFTER",
        "how long a fiber may keep its worker unreported; 0: for ever",
        to_text(options.stall_report_after)},
+      {"reactor", "WEFT_IO", "auto (io_uring if it works here, else epoll), uring or epoll",
+       std::string{kReactorNames[static_cast<std::size_t>(options.reactor)]}},
+      {"ring_entries", "WEFT_RING_ENTRIES", "of a worker's io_uring",
+       std::to_string(options.ring_entries)},
       {"dump_signal", "WEFT_DUMP_SIGNAL", "has every engine dumped to standard error",
        signal_name(options.dump_signal)},
   };

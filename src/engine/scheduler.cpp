@@ -1,6 +1,5 @@
 #include "scheduler.hpp"
 
-#include "deadlock.hpp"
 #include "visit.hpp"
 
 #include <weft/arch/fault.hpp>
@@ -95,11 +94,13 @@ void* Scheduler::run_worker(void* at) {
 }
 
 Scheduler::Scheduler(Io& io, const Options& resolved)
-    : options(resolved), idle(resolved.workers, searchers_max(resolved.workers)), io_(io) {
+    : options(resolved), idle(resolved.workers, searchers_max(resolved.workers)), io_(io),
+      reactor_(options, io) {
   chaos::load_environment();
   if (options.max_workers > 1 && !Sync::has_fence_everywhere())
     throw std::runtime_error{"weft::FiberIo: several workers need the system call membarrier(2), "
                              "which the kernel or a sandbox refuses; use one worker"};
+  check_reactor(options);
   const auto stacks = std::make_shared<arch::StackPool>(arch::StackOptions{
       .stack_bytes = options.stack_bytes, .stacks_max = options.max_fibers});
   workers_.reserve(options.max_workers);
@@ -110,6 +111,7 @@ Scheduler::Scheduler(Io& io, const Options& resolved)
 Scheduler::~Scheduler() {
   // acquire: pairs with ~Visitor().
   while (visitors_.load(std::memory_order_acquire) != 0) ::sched_yield();
+  if (Poller* const made = poller()) made->engine_ends();
 }
 
 void Scheduler::run_root(Fiber& root_fiber) {
@@ -190,6 +192,39 @@ void Scheduler::send(Fiber& fiber) noexcept {
   tell_of_injected();
 }
 
+// ── the world outside ───────────────────────────────────────────────────────────────────────────
+
+std::shared_ptr<Reactor> Scheduler::reactor() noexcept {
+  ReactorOnDemand::Found found = reactor_.get();
+  if (found.is_new)
+    for (const auto& worker : workers()) worker->inbox.nudge();  // to sleep where one hears
+  return std::move(found.poller);
+}
+
+std::string Scheduler::reactor_report() {
+  static_cast<void>(reactor());
+  return reactor_.report();
+}
+
+bool Scheduler::hear_elsewhere(Worker& worker) noexcept {
+  Poller* const heard = poller();
+  if (!heard) return false;
+  FiberList woken;
+  const bool any = heard->hear_all(woken);
+  run_heard(std::move(woken), &worker);
+  return any;
+}
+
+// A descriptor that another engine's fiber waits for belongs to ours all the same.
+void Scheduler::run_heard(FiberList woken, Worker* worker) noexcept {
+  FiberList ours, strangers;
+  while (Fiber* const fiber = woken.pop_front())
+    (owns(*fiber) ? ours : strangers).push_back(*fiber);
+  resume_all(std::move(strangers));
+  if (worker) worker->resume_all(std::move(ours));
+  else give_to_anybody(std::move(ours));
+}
+
 // ── temporary workers ───────────────────────────────────────────────────────────────────────────
 
 bool Scheduler::hire(unsigned place, pthread_t& thread) noexcept {
@@ -252,15 +287,26 @@ void Scheduler::have_the_watch_look() noexcept {
 }
 
 void Scheduler::keep_watch(const Worker& worker) noexcept {
-  if (watch_.load(std::memory_order_relaxed) == worker.index()) {
-    // Who lies down meanwhile announces that, then looks here: one of us sees the other.
-    watch_.store(kNobody, std::memory_order_seq_cst);
+  std::uint32_t ours = worker.index();
+  if (watch_.load(std::memory_order_relaxed) == ours) {
+    // Who lies down meanwhile announces that, then looks here: one of us sees the other. The
+    // watcher may have been faster.
+    watch_.compare_exchange_strong(ours, kNobody, std::memory_order_seq_cst);
     Sync::fence(std::memory_order_seq_cst);
   }
   const Idle::Count others = idle.count();
   if (others.deep()) [[unlikely]] return rouse_the_watch();
   if (others.asleep() == 0 || watch_.load(std::memory_order_relaxed) != kNobody) return;
   while (!give_the_watch_away()) {}
+}
+
+void Scheduler::relieve_the_watch() noexcept {
+  const std::uint32_t watch = watch_.load(std::memory_order_relaxed);
+  if (watch == kNobody || workers_[watch]->inbox.is_asleep()) return;
+  if (idle.count().asleep() == 0) return;
+  keep_watch(*workers_[watch]);
+  // It may have lain down meanwhile, and believe that the watch is still its own.
+  if (workers_[watch]->inbox.is_asleep()) workers_[watch]->inbox.nudge();
 }
 
 // False: who was to have it got up meanwhile, and somebody may have lain down and relied on it.
@@ -305,12 +351,16 @@ bool Scheduler::alone_in_process() const noexcept {
 
 Scheduler::Deadlocked Scheduler::raise_if_deadlocked(Worker& worker) noexcept {
   if (options.on_deadlock == OnDeadlock::report && deadlock_reported_) return Deadlocked::no;
-  if (offload.in_flight() != 0) return Deadlocked::no;
+  if (offload.in_flight() != 0 || outside_.still_there()) return Deadlocked::no;
   for (const auto& other : workers())
     if (other->timers.soonest() != Instant::max()) return Deadlocked::no;
   Sync::fence(std::memory_order_seq_cst);  // the watcher announces, then takes timers off a wheel
   if (sysmon.holds_fibers()) return Deadlocked::unsure;
-  if (options.on_deadlock == OnDeadlock::automatic && !alone_in_process()) return Deadlocked::no;
+  const bool has_io = poller() != nullptr;
+  const auto somebody_else_could = [this] {
+    return options.on_deadlock == OnDeadlock::automatic && !alone_in_process();
+  };
+  if (!has_io && somebody_else_could()) return Deadlocked::no;
   // The others are asleep, but a foreign thread may wake them: keep them from running fibers.
   std::vector<std::unique_ptr<Worker::Visit>> visits;
   for (const auto& other : workers()) {
@@ -320,6 +370,7 @@ Scheduler::Deadlocked Scheduler::raise_if_deadlocked(Worker& worker) noexcept {
   }
   if (!worker.inbox.is_asleep() || !injector.empty() || !idle.everybody_sleeps())
     return Deadlocked::unsure;
+  if (has_io && (outside_.find(io_) || somebody_else_could())) return Deadlocked::no;
   deadlock_report = describe_deadlock(io_, monotonic_now(), policy::kClockGrain);
   if (options.on_deadlock != OnDeadlock::report)
     return raise_deadlock_in_waits(io_) ? Deadlocked::raised : Deadlocked::no;

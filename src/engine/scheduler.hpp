@@ -1,10 +1,13 @@
 // Scheduler: the workers of one engine, and what they share.
 #pragma once
 
+#include "deadlock.hpp"
 #include "dump_signal.hpp"
 #include "idle.hpp"
 #include "injector.hpp"
 #include "offload_pool.hpp"
+#include "poller.hpp"
+#include "reactor_choice.hpp"
 #include "root.hpp"
 #include "sysmon.hpp"
 #include "worker.hpp"
@@ -73,6 +76,12 @@ class Scheduler {
     return SplitMix::mixed(chance_.fetch_add(SplitMix::kStep, std::memory_order_relaxed));
   }
 
+  // Made when it is first asked for; null: the system has none for us.
+  [[nodiscard]] std::shared_ptr<Reactor> reactor() noexcept;
+  [[nodiscard]] std::string reactor_report();  // which it is, and why
+  // Null: nobody has asked yet.
+  [[nodiscard]] Poller* poller() const noexcept { return reactor_.made(); }
+
   // See Engine::inspect().
   bool inspect(Engine::Look look, void* at, Duration longest);
 
@@ -101,6 +110,8 @@ class Scheduler {
   }
   // By who is about to run fibers: if others sleep, one of them must look after us meanwhile.
   void keep_watch(const Worker& worker) noexcept;
+  // By the watcher: the same for who keeps the watch and runs fibers all the same.
+  void relieve_the_watch() noexcept;
   // How often the watch finds everybody asleep before it sleeps for good: rousing it costs a wake.
   [[nodiscard]] unsigned quiet_rounds() const noexcept {
     return options.max_workers == 1 ? 0 : policy::kQuietRounds;
@@ -108,6 +119,11 @@ class Scheduler {
   // The timers of workers that are not asleep: those do not look after them themselves.
   [[nodiscard]] Instant soonest_elsewhere(const Worker& worker) noexcept;
   bool fire_timers_elsewhere(Worker& worker, Instant now) noexcept;
+  // What has happened outside and is for workers that do not look.
+  bool hear_elsewhere(Worker& worker) noexcept;
+  [[nodiscard]] bool owns(const Fiber& fiber) const noexcept { return fiber.io == &io_; }
+  // Whom the poller woke. `worker`: where they run; null: anywhere.
+  void run_heard(FiberList woken, Worker* worker) noexcept;
 
   // Everybody seems asleep. If no timer will change that, and nobody outside can either, that is a
   // deadlock.
@@ -171,6 +187,8 @@ class Scheduler {
   Atomic<std::uint64_t> chance_{entropy()};  // for foreign threads
   Atomic<std::uint32_t> watch_{kNobody};
   bool deadlock_reported_ = false;
+  OutsideWait outside_;
+  ReactorOnDemand reactor_;
   Atomic<bool> inspected_{false};    // one inspection at a time
   alignas(64) Atomic<std::uint32_t> visitors_{0};
 };
@@ -183,6 +201,15 @@ class Scheduler {
   if (others.deep()) [[unlikely]] return shared_.rouse_the_watch();
   if (queued_before % policy::kSurplus == 0 && others.wants_a_search()) [[unlikely]]
     consider_a_call(queued_before);
+}
+
+// As most are woken: nobody was to run next, and nobody looks on.
+inline void Worker::resume(Fiber& fiber) noexcept {
+  if (fiber.is_pinned() || next_ || !gate_.enter_if_open()) [[unlikely]]
+    return resume_displacing(fiber);
+  next_ = &fiber;
+  gate_.leave();
+  advertise(1);
 }
 
 inline void Worker::start(Fiber& fiber) {
@@ -212,7 +239,7 @@ inline Fiber* Worker::adopt(CancelScope& home, Departure how) noexcept {
   // Fork-join in a loop would take every fair turn, and the oldest unborn never have one. Rarely:
   // each time costs a stack, and a tree should need no more of them than it is deep.
   if (fair && rounds_ % policy::kAdoptionsAside == 0 && fresh_.length() > 1) [[unlikely]] {
-    until_fair_ = 1;  // the pick that follows is fair
+    until_fair_ = 1;  // the pick that follows is one for the unborn
     return nullptr;
   }
   // Who joins could do nothing else anyway; who has ended makes room for the living.

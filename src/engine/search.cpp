@@ -26,12 +26,14 @@ void Worker::idle() noexcept {
 void Worker::look_for_work() noexcept {
   const Instant now = monotonic_now();
   judge_last_steal(now);
-  const bool woken_by_time = std::exchange(woken_by_time_, fire_timers(now));
-  if (woken_by_time_ || take_injected(kInjectedAtOnce)) return;
+  const bool fired = fire_timers(now);
+  const bool woken_by_event = std::exchange(woken_by_event_, hear_from_outside() || fired);
+  // Also if there is something of our own: events may come for ever.
+  if (take_injected(kInjectedAtOnce) || woken_by_event_) return;
   const bool called = std::exchange(called_, false);
   if (called || shared_.idle.begin_search()) {
-    // Between one timer and the next nobody is about to have something for us: one look will do.
-    const bool found = search(woken_by_time && !called ? Duration{} : kSearch);
+    // Between one event and the next nobody is about to have something for us: one look will do.
+    const bool found = search(woken_by_event && !called ? Duration{} : kSearch);
     shared_.idle.end_search();
     stole_for_a_call_ = called && stole_at_ != Instant{};
     if (called && !stole_for_a_call_) shared_.note_a_call(found);
@@ -52,6 +54,17 @@ bool Worker::search(Duration span) noexcept {
     for (unsigned i = 0; i < kSpinsPerLook; ++i) Sync::spin();
   }
   return false;
+}
+
+// Fibers whose sockets have something for them.
+bool Worker::hear_from_outside() noexcept {
+  Poller* const poller = shared_.poller();
+  if (!poller) return false;
+  FiberList woken;
+  const bool any = poller->hear(number, woken);
+  shared_.run_heard(std::move(woken), this);
+  if (any) ready_.all_are_cold();  // there may be thousands of connections
+  return any;
 }
 
 // A share of what waits for anybody.
@@ -185,6 +198,7 @@ void Worker::judge_last_steal(Instant now) noexcept {
 // ── sleeping ────────────────────────────────────────────────────────────────────────────────────
 
 void Worker::rest() noexcept {
+  back_soon_ = false;
   if (!inbox.lie_down()) return;
   shared_.idle.begin_sleep();
   become(WorkerState::sleep);
@@ -220,18 +234,42 @@ void Worker::sleep_till_called() noexcept {
       const auto left = (until - now).count();
       const std::timespec timeout{static_cast<std::time_t>(left / 1'000'000'000),
                                   static_cast<long>(left % 1'000'000'000)};
-      inbox.sleep(until == Instant::max() ? nullptr : &timeout);
+      if (sleep(watching, until == Instant::max() ? nullptr : &timeout)) break;
     }
     if (!inbox.is_asleep() || timers.soonest() <= monotonic_now()) break;
     if (watching && watch_round()) break;
   }
+  // Whom our timers wake is most often as quick as who answers a request. If not, the watcher fires
+  // those that come meanwhile.
+  if (watching && timers.soonest() <= monotonic_now()) back_soon_ = true;
   if (watching) shared_.surface();  // and the watch stays ours until we run something
 }
+
+// On our inbox or, so as to hear what happens outside, in the poller. True: somebody was woken.
+bool Worker::sleep(bool watching, const std::timespec* timeout) noexcept {
+  Poller* const poller = shared_.poller();
+  if (!poller || !poller->take_bed(number, watching)) {
+    inbox.sleep(timeout);
+    return false;
+  }
+  FiberList woken;
+  const bool any = inbox.move_to_bed() && poller->sleep(number, timeout, woken);
+  inbox.move_back();
+  poller->leave_bed(number);
+  if (!any) return false;
+  shared_.run_heard(std::move(woken), this);
+  woken_by_event_ = true;
+  back_soon_ = watching && timers.soonest() > monotonic_now() + kRound;
+  return true;
+}
+
+void Worker::rouse() noexcept { shared_.poller()->rouse(number); }
 
 // While others run: their timers that are due, and work that has waited since the last round.
 bool Worker::watch_round() noexcept {
   const Instant now = monotonic_now();
   bool found = shared_.fire_timers_elsewhere(*this, now) || take_injected(kInjectedAtOnce);
+  found = shared_.hear_elsewhere(*this) || found;
   for (unsigned i = 1; i < shared_.worker_count() && !found; ++i) {
     Worker& other = shared_.worker((number + i) % shared_.worker_count());
     // Those who wait now may be others than at the last round. Get up, and see whether they go on

@@ -1,5 +1,6 @@
 #include <weft/sim.hpp>
 
+#include "sim_machine.hpp"
 #include "simulation.hpp"
 #include "tripwire.hpp"
 
@@ -107,6 +108,8 @@ Instant SimIo::now() const noexcept { return simulation_->now; }
 void SimIo::arm(Timer& timer) noexcept { simulation_->timers.arm(timer); }
 void SimIo::disarm(Timer& timer) noexcept { simulation_->timers.disarm(timer); }
 std::uint64_t SimIo::random() noexcept { return simulation_->choices.random(); }
+std::shared_ptr<Reactor> SimIo::reactor() noexcept { return simulation_->machine(); }
+SimWorld& SimIo::world() { return simulation_->machine()->world; }
 void SimIo::raise_deadlock() const { throw Deadlock{simulation_->deadlock_report}; }
 
 bool SimIo::inspect(Look look, void* at, Duration patience) {

@@ -2,6 +2,7 @@
 
 #include "deadlock.hpp"
 #include "findings.hpp"
+#include "sim_machine.hpp"
 
 #include <weft/core/closure.hpp>
 #include <weft/core/frame_pool.hpp>
@@ -45,6 +46,15 @@ Simulation::Simulation(Io& io, const SimOptions& options, Plan plan,
       preempts_(choices.plan().preempt) {
   if (schedule_ == Schedule::pct)
     priorities_.emplace(choices.plan().seed, options.depth, options.length);
+}
+
+Simulation::~Simulation() {
+  if (machine_) machine_->leave();
+}
+
+const std::shared_ptr<SimMachine>& Simulation::machine() {
+  if (!machine_) machine_ = std::make_shared<SimMachine>(*this);
+  return machine_;
 }
 
 void Simulation::run(Fiber& root_fiber) {

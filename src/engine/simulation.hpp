@@ -20,11 +20,14 @@
 
 namespace weft::engine {
 
+class SimMachine;
+
 class Simulation : public Host {
  public:
   // A schedule to replay says itself what the seed is, and whether operations preempt.
   Simulation(Io& io, const SimOptions& options, Plan plan,
              std::shared_ptr<arch::StackPool> stacks);
+  ~Simulation();
 
   void run(Fiber& root_fiber);
 
@@ -42,6 +45,9 @@ class Simulation : public Host {
   Fiber& successor(Fiber& self, Departure how) noexcept;
   // The same for a fiber that gives way, by its own will or not: it is itself a candidate.
   Fiber& turn(Fiber& self) noexcept;
+
+  // The world of programs that have one: made when it is asked for.
+  const std::shared_ptr<SimMachine>& machine();
 
   Choices choices;
   EventLog log;
@@ -80,6 +86,7 @@ class Simulation : public Host {
   FiberId ids_ = 0;
   FiberId root_id_ = 0;
   bool root_ended_ = false;
+  std::shared_ptr<SimMachine> machine_;
 };
 
 }  // namespace weft::engine

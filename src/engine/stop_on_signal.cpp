@@ -1,84 +1,31 @@
-// Signals that stop an engine.
-//
-// A handler may interrupt anything, so it only counts, and wakes who sleeps on the count. It is the
-// same for all, and so is what it writes to, for the life of the process: a handler that is late
-// meets nothing that could be gone.
+// Signals that stop an engine: a thread sleeps until one comes.
 #include <weft/stop_on_signal.hpp>
+
+#include "core/signal_tap.hpp"
 
 #include <weft/arch/fault.hpp>
 
 #include <pthread.h>
 #include <signal.h>
 
-#include <array>
 #include <cerrno>
-#include <climits>
 #include <string>
 #include <system_error>
 #include <vector>
 
 namespace weft {
-namespace {
 
-constexpr std::size_t kStopSignals = NSIG;
-
-constinit std::array<Atomic<std::uint32_t>, kStopSignals> arrived{};
-constinit Atomic<std::uint32_t> bell{0};  // rung after each change
-
-void ring() noexcept {
-  // release: pairs with Watch::work(); who sees the new count sees why.
-  bell.fetch_add(1, std::memory_order_release);
-  Sync::wake(bell, INT_MAX);
-}
-
-// In a signal handler.
-void note(int signal) noexcept {
-  const int error = errno;
-  arrived[static_cast<std::size_t>(signal)].fetch_add(1, std::memory_order_relaxed);
-  ring();
-  errno = error;
-}
-
-// What was there before us, for each signal that somebody wants.
-struct Taken {
-  unsigned users = 0;
-  struct sigaction before {};
-};
-constinit Lock taken_lock;
-constinit std::array<Taken, kStopSignals> taken{};
-
-// False: it cannot be caught.
-bool take(int signal) noexcept {
-  struct sigaction ours {};
-  ours.sa_handler = &note;
-  sigemptyset(&ours.sa_mask);
-  // Once, and then the default. On the alternate stack: a fiber's may be small.
-  ours.sa_flags = static_cast<int>(SA_RESETHAND) | SA_RESTART | SA_ONSTACK;
-  const Locked locked{taken_lock};
-  struct sigaction before {};
-  if (::sigaction(signal, &ours, &before) != 0) return false;
-  Taken& entry = taken[static_cast<std::size_t>(signal)];
-  if (entry.users++ == 0) entry.before = before;
-  return true;
-}
-
-void give_back(int signal) noexcept {
-  const Locked locked{taken_lock};
-  Taken& entry = taken[static_cast<std::size_t>(signal)];
-  if (--entry.users == 0) ::sigaction(signal, &entry.before, nullptr);
-}
-
-}  // namespace
+using signals_of_process::arrived;
+using signals_of_process::bell;
+using signals_of_process::Taker;
 
 class StopOnSignal::Watch {
  public:
   Watch(FiberIo& io, std::initializer_list<int> signals) : io_(io) {
     wanted_.reserve(signals.size());
     for (const int signal : signals) {
-      const bool known = signal > 0 && static_cast<std::size_t>(signal) < kStopSignals;
-      const std::uint32_t before =
-          known ? arrived[static_cast<std::size_t>(signal)].load(std::memory_order_relaxed) : 0;
-      if (!known || !take(signal)) {
+      const std::uint32_t before = signals_of_process::is_signal(signal) ? arrived(signal) : 0;
+      if (!signals_of_process::take(signal, Taker::stopper)) {
         give_all_back();
         throw std::system_error{EINVAL, std::generic_category(),
                                 "weft::StopOnSignal: signal " + std::to_string(signal)};
@@ -93,7 +40,7 @@ class StopOnSignal::Watch {
   }
   ~Watch() {
     leaving_.store(true, std::memory_order_relaxed);
-    ring();
+    signals_of_process::ring();
     ::pthread_join(thread_, nullptr);
     give_all_back();
   }
@@ -142,13 +89,12 @@ class StopOnSignal::Watch {
   [[nodiscard]] int first_arrived() const noexcept {
     if (const int known = caught()) return known;
     for (const Wanted& wanted : wanted_)
-      if (arrived[static_cast<std::size_t>(wanted.signal)].load(std::memory_order_relaxed) !=
-          wanted.before)
-        return wanted.signal;
+      if (arrived(wanted.signal) != wanted.before) return wanted.signal;
     return 0;
   }
   void give_all_back() noexcept {
-    for (const Wanted& wanted : wanted_) give_back(wanted.signal);
+    for (const Wanted& wanted : wanted_)
+      signals_of_process::give_back(wanted.signal, Taker::stopper);
   }
 
   FiberIo& io_;

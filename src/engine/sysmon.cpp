@@ -118,6 +118,8 @@ void Sysmon::round(Instant now) noexcept {
   join_the_retired();
   for (const auto& worker : shared_.workers()) worker->coarse_now = now;
   fire_late_timers(now);
+  hear_from_outside();
+  shared_.relieve_the_watch();
   const std::int64_t pressure = measure_pressure();
   const Statistics::Reason reason = consider(now, pressure);
   count(blocked_[reason]);
@@ -174,6 +176,28 @@ void Sysmon::fire_late_timers(Instant now) noexcept {
     CancelScope::tell(fired.hooks);
     firing_.store(false, std::memory_order_seq_cst);
   }
+}
+
+// Workers do so between two fibers, and whoever keeps watch sleeps there. If all are blocked or
+// compute, somebody else must.
+void Sysmon::hear_from_outside() noexcept {
+  Poller* const poller = shared_.poller();
+  const auto is_still = [](const Seen& seen) { return seen.still != 0; };
+  if (poller) poller->flush_late();
+  if (!poller || std::none_of(seen_.begin(), seen_.end(), is_still)) return;
+  firing_.store(true, std::memory_order_seq_cst);
+  Sync::fence(std::memory_order_seq_cst);  // pairs with raise_if_deadlocked()
+  FiberList woken, stranded;
+  poller->hear_all(woken);
+  // Where nobody is stuck they go home, as if their worker had heard it: in the injector they would
+  // wait behind everybody who is ready.
+  while (Fiber* const fiber = woken.pop_front()) {
+    const bool at_home = shared_.owns(*fiber) && seen_[fiber->last_worker].still == 0;
+    if (at_home) shared_.send(*fiber);
+    else stranded.push_back(*fiber);
+  }
+  shared_.run_heard(std::move(stranded), nullptr);
+  firing_.store(false, std::memory_order_seq_cst);
 }
 
 // ── what is done about it ───────────────────────────────────────────────────────────────────────

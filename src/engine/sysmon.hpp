@@ -76,6 +76,7 @@ class Sysmon {
   void round(Instant now) noexcept;
   void see(Worker& worker, Seen& seen, bool work_for_anybody) noexcept;
   void fire_late_timers(Instant now) noexcept;
+  void hear_from_outside() noexcept;
   void end_time_slices() noexcept;
   [[nodiscard]] std::int64_t measure_pressure() noexcept;
   // Why no worker is hired now, or `none`.

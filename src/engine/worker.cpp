@@ -39,7 +39,10 @@ void Worker::run() noexcept {
     if (may_retire()) [[unlikely]] break;
     if (Fiber* const fiber = pick(Departure::park)) {
       if (called_) [[unlikely]] leave_the_search();
-      shared_.keep_watch(*this);
+      // Most requests are short: to have another take our place by the sockets for each of them
+      // would cost more than they do. If ours is not, it is given away at the next look around, or
+      // by the watcher.
+      if (!back_soon_) shared_.keep_watch(*this);
       has_run_ = true;
       if (prepare(*fiber)) switch_fibers(base(), *fiber, Departure::none);
     } else {
@@ -53,12 +56,15 @@ void Worker::run() noexcept {
 inline Fiber* Worker::pick(Departure how) noexcept {
   const bool fair = is_fair_turn();
   const Inside inside{gate_};
-  if (fair) [[unlikely]]
+  if (fair && std::exchange(unborn_due_, false)) [[unlikely]]
     if (Fiber* const oldest = fresh_.pop_oldest()) return oldest;
   if (Fiber* const fiber = next_) {
     next_ = nullptr;
-    if (how != Departure::yield && (++turns_ < kTurnsMax || (fresh_.empty() && !living_wait())))
-      return fiber;
+    if (how != Departure::yield) {
+      if (++turns_ < kTurnsMax) return fiber;
+      turns_ = 0;
+      if (fresh_.empty() && !living_wait()) return fiber;
+    }
     ready_.push(*fiber);
   }
   turns_ = 0;
@@ -74,8 +80,13 @@ inline Fiber* Worker::pick(Departure how) noexcept {
 void Worker::look_around() noexcept {
   until_fair_ = kFairnessInterval;
   rounds_ = rounds_ + 1;
+  if (std::exchange(back_soon_, false)) shared_.keep_watch(*this);
+  // Owed until a pick pays it: a join in place may have had the turn.
+  if (rounds_ % kRoundsAnUnborn == 0) unborn_due_ = true;
   if (rounds_ % kRoundsAClock == 0) coarse_now = monotonic_now();
   if (wheel().soonest() != Instant::max()) fire_timers(monotonic_now());
+  if (rounds_ % kRoundsAPoll == 0) hear_from_outside();
+  else if (Poller* const poller = shared_.poller()) poller->flush(number);
   if (may_retire()) [[unlikely]] give_all_away();
   else take_injected(1);
   if (called_) leave_the_search();
@@ -115,7 +126,8 @@ void Worker::take_ids() noexcept {
 
 // ── work that comes in ──────────────────────────────────────────────────────────────────────────
 
-void Worker::resume(Fiber& fiber) noexcept {
+// What resume() does in every case.
+void Worker::resume_displacing(Fiber& fiber) noexcept {
   if (fiber.is_pinned()) [[unlikely]] return resume_pinned(fiber);
   std::size_t before = 1;
   {
@@ -162,6 +174,7 @@ void Worker::consider_a_call(std::size_t queued_before) noexcept {
 
 void Worker::expect_blocking(bool about_to) noexcept {
   held_at_ = about_to ? ticks() : ~std::uint64_t{0};
+  if (Poller* const poller = about_to ? shared_.poller() : nullptr) poller->flush(number);
   if (!about_to || (fresh_.empty() && !living_wait())) return;
   if (shared_.idle.count().asleep() != 0) shared_.call_a_searcher();
   else shared_.sysmon.ring();
@@ -170,6 +183,22 @@ void Worker::expect_blocking(bool about_to) noexcept {
 // ── who runs next ───────────────────────────────────────────────────────────────────────────────
 
 Fiber& Worker::successor_of_parked() noexcept {
+  // Coupled fibers take turns: pick() in its usual case.
+  if (next_ && until_fair_ > 1 && turns_ + 1 < kTurnsMax && gate_.enter_if_open()) [[likely]] {
+    Fiber* const fiber = next_;  // unless a thief has taken it
+    if (fiber && fiber->strand) [[likely]] {
+      until_fair_ = until_fair_ - 1;
+      ++turns_;
+      next_ = nullptr;
+      gate_.leave();
+      return *fiber;
+    }
+    gate_.leave();
+  }
+  return any_successor();
+}
+
+Fiber& Worker::any_successor() noexcept {
   while (Fiber* const fiber = pick(Departure::park))
     if (prepare(*fiber)) [[likely]] return *fiber;
   return base();

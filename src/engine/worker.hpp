@@ -19,7 +19,7 @@ namespace weft::engine {
 
 class Scheduler;
 
-class Worker : public Host {
+class Worker final : public Host, private Bed {
  public:
   Worker(Scheduler& scheduler, Io& io, std::shared_ptr<arch::StackPool> stacks, unsigned index);
 
@@ -44,7 +44,7 @@ class Worker : public Host {
 
   void start(Fiber& fiber);
   // Woken by a fiber of ours: it runs next, beside the one that woke it.
-  void resume(Fiber& fiber) noexcept;
+  [[gnu::always_inline]] void resume(Fiber& fiber) noexcept;
   // Woken together, or by time: they queue.
   void resume_all(FiberList fibers) noexcept;
   void requeue(Fiber& fiber) noexcept {
@@ -64,7 +64,7 @@ class Worker : public Host {
   // ── from any thread ─────────────────────────────────────────────────────────────────────────
 
   [[nodiscard]] unsigned index() const noexcept { return number; }
-  alignas(64) Inbox inbox;  // others write here; our own things are on other lines
+  alignas(64) Inbox inbox{this};  // others write here; our own things are on other lines
   SharedTimers timers;      // a temporary worker's are those of another, see wheel_
 
   // Picks so far, as a hint: as long as this stays, the same fiber runs, or nobody.
@@ -137,6 +137,7 @@ class Worker : public Host {
   [[gnu::cold, gnu::noinline]] void look_around() noexcept;
   [[gnu::cold, gnu::noinline]] void empty_inbox() noexcept;
   Fiber& successor_of_parked() noexcept;
+  [[gnu::noinline]] Fiber& any_successor() noexcept;
   Fiber& successor_of_finished() noexcept;
   [[nodiscard]] bool living_wait() const noexcept {
     return next_ || !ready_.empty() || !inbox.empty() || !pinned_.empty();
@@ -146,6 +147,7 @@ class Worker : public Host {
     if (fiber.is_pinned()) [[unlikely]] return resume_pinned(fiber);
     ready_.push(fiber);
   }
+  [[gnu::noinline]] void resume_displacing(Fiber& fiber) noexcept;
   [[gnu::cold, gnu::noinline]] void start_pinned(Fiber& fiber) noexcept;
   [[gnu::cold, gnu::noinline]] void resume_pinned(Fiber& fiber) noexcept;
   void advertise(std::size_t queued_before) noexcept;
@@ -174,6 +176,9 @@ class Worker : public Host {
   void judge_last_steal(Instant now) noexcept;
   // The wheel we keep an eye on: our own, or that of the worker our timers are with.
   [[nodiscard]] SharedTimers& wheel() noexcept { return *wheel_; }
+  bool hear_from_outside() noexcept;
+  void rouse() noexcept override;
+  bool sleep(bool watching, const std::timespec* timeout) noexcept;
   void rest() noexcept;
   void sleep_till_called() noexcept;
   bool watch_round() noexcept;
@@ -204,12 +209,14 @@ class Worker : public Host {
   ReadyQueue ready_;
   Inspected<bool> leaving_ = false;   // asked to retire, or idle for too long
   FiberList pinned_;                  // ours alone, and outside the gate
+  bool unborn_due_ = false;           // the oldest of fresh_ has the next fair pick
   bool pinned_first_ = false;         // they and the others take turns
   FiberId next_id_ = 0;               // of those set aside for us,
   FiberId ids_end_ = 0;               // up to here
   std::uint32_t edges_ = 0;           // of surplus, since the last call
   bool called_ = false;               // we count as a searcher, and have not searched yet
-  bool woken_by_time_ = false;        // what we had to run last, a timer brought
+  bool woken_by_event_ = false;       // what we had to run last, a timer or a socket brought
+  bool back_soon_ = false;            // we keep the watch, though we run something
   bool has_run_ = false;              // a fiber, since we began to idle
   Instant idle_since_{};              // of a temporary worker
   SharedTimers* const wheel_;

@@ -196,8 +196,8 @@ class Dump {
       if (worker.running == &fiber) return "running";
     if (const auto above = above_.find(&fiber); above != above_.end())
       return "joins #" + std::to_string(above->second->id) + " in place";
-    if (!is_parked(fiber)) return "runnable";
-    return "parked on " + words_.wait_of(fiber);
+    const Waiting* const waiting = is_parked(fiber) ? fiber.waiting() : nullptr;
+    return waiting ? "parked on " + words_.wait_of(*waiting) : "runnable";
   }
 
   std::ostream& indent(int depth) {

@@ -131,7 +131,7 @@ void Nursery::children_ended(std::size_t count) noexcept {
   Fiber& owner = join.fiber();
   const Claim claim = join.claim();  // from here on, *this may be gone
   if (mutant::kJoinTouchedAfterRelease) static_cast<void>(word_.state());
-  if (claim == Claim::owned) owner.io->resume(FiberList{owner});
+  if (claim == Claim::owned) owner.io->resume_one(owner);
 }
 
 // Fork-join costs a few nanoseconds because of this: a child that nobody has started yet is called

@@ -1,6 +1,9 @@
 // How a channel ends. What flows through it is in <weft/sync/channel_core.hpp>.
 #include <weft/channel.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <new>
 #include <stdexcept>
 #include <string>
 
@@ -11,6 +14,21 @@ void ChannelOp::unpublish() noexcept {
   if (!core_) return;
   const Locked locked{core_->lock_};
   (core_->*list_).unlink(*this);
+}
+
+// Memory on a line of its own, out of what malloc keeps at hand: of aligned memory it keeps none.
+// In front of it stands where it really begins.
+void* ChannelCore::operator new(std::size_t bytes, std::align_val_t) {
+  constexpr std::size_t kLine = alignof(ChannelCore);
+  static_assert(kLine >= 2 * sizeof(void*) && __STDCPP_DEFAULT_NEW_ALIGNMENT__ >= sizeof(void*));
+  auto* const begin = static_cast<std::byte*>(::operator new(bytes + kLine));
+  std::byte* const at = begin + kLine - reinterpret_cast<std::uintptr_t>(begin) % kLine;
+  ::new (at - sizeof(void*)) void*(begin);
+  return at;
+}
+void ChannelCore::operator delete(void* at, std::align_val_t) noexcept {
+  ::operator delete(*std::launder(reinterpret_cast<void**>(static_cast<std::byte*>(at) -
+                                                           sizeof(void*))));
 }
 
 void ChannelCore::end_all(WaitList& waiting, FiberList& woken) noexcept {

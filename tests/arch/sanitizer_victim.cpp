@@ -97,7 +97,13 @@ void race_beside() {
   BareFiber fiber{&stop_deep_inside<kTold>};
   Bare bare{&fiber, &thread};
   leave<kTold>(thread, fiber, reinterpret_cast<std::uintptr_t>(&bare));
-  std::thread other{[] { ++unguarded; }};
+  // One after the other, since TSan may overlook two at the same instant. relaxed: orders nothing.
+  std::atomic<bool> counted{false};
+  std::thread other{[&] {
+    ++unguarded;
+    counted.store(true, std::memory_order_relaxed);
+  }};
+  while (!counted.load(std::memory_order_relaxed)) std::this_thread::yield();
   ++unguarded;
   other.join();
 }

@@ -61,7 +61,7 @@ class Box {
     return value_.has_value();
   }
 
-  class Take final : public Waitable {
+  class Take final : public KernelOwned {
    public:
     explicit Take(Box& box) : box_(box) {}
     bool try_complete() override {
@@ -500,6 +500,165 @@ TEST(Wait, SettleBeatsCancellation) {
     EXPECT_THROW(this_fiber::checkpoint(), Cancelled) << "and the cancellation is not forgotten";
   });
 }
+
+// ── the fused form ──────────────────────────────────────────────────────────────────────────────
+
+void wait_after_a_try(Box::Take& only) {
+  this_fiber::checkpoint();
+  wait_fused(Fiber::current(), only);
+}
+
+TEST(FusedWait, ParksUntilItsArmIsEnded) {
+  on_both_engines([] {
+    Box box;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        Box::Take take{box};
+        wait_after_a_try(take);
+        EXPECT_EQ(take.got, 7);
+        EXPECT_EQ(take.publishes, 1);
+        EXPECT_EQ(take.unpublishes, 0) << "its waker has unlinked it";
+        EXPECT_FALSE(take.is_linked());
+      });
+      n.spawn([&] {
+        let_others_block();
+        box.put(7);
+      });
+    });
+  });
+}
+
+TEST(FusedWait, AWakerWhoFindsItParkingLeavesAVerdict) {
+  everywhere([] {
+    Box box;
+    Box::Take take{box};
+    bool put = false;
+    take.on_publish = [&] {
+      if (!std::exchange(put, true)) box.put(5);
+    };
+    wait_after_a_try(take);
+    EXPECT_EQ(take.got, 5);
+    EXPECT_FALSE(take.is_linked());
+  });
+}
+
+TEST(FusedWait, AnArmThatIsReadyInPublishIsTriedAgain) {
+  everywhere([] {
+    Box box;
+    box.put(3);
+    Box::Take take{box};
+    wait_after_a_try(take);
+    EXPECT_EQ(take.got, 3);
+    EXPECT_EQ(take.tries, 1);
+    EXPECT_EQ(take.publishes, 1);
+    EXPECT_FALSE(take.is_linked());
+  });
+}
+
+TEST(FusedWait, IsCancelledWhileItPublishes) {
+  everywhere([] {
+    CancelScope scope{Fiber::current().scope};
+    const Entered entered{Fiber::current(), scope};
+    Box box;
+    Box::Take take{box};
+    take.on_publish = [&] { scope.cancel(); };
+    EXPECT_THROW(wait_after_a_try(take), Cancelled);
+    EXPECT_FALSE(take.is_linked());
+    EXPECT_EQ(take.settles, 1);
+  });
+}
+
+TEST(FusedWait, IsCancelledThoughReadyInPublish) {
+  everywhere([] {
+    CancelScope scope{Fiber::current().scope};
+    const Entered entered{Fiber::current(), scope};
+    Box box;
+    box.put(4);
+    Box::Take take{box};
+    take.on_publish = [&] { scope.cancel(); };
+    EXPECT_THROW(wait_after_a_try(take), Cancelled);
+    EXPECT_TRUE(box.full()) << "nothing was taken";
+  });
+}
+
+TEST(FusedWait, IsCancelledWhileParked) {
+  on_both_engines([] {
+    CancelScope scope{Fiber::current().scope};
+    Box box;
+    bool cancelled = false;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        const Entered entered{Fiber::current(), scope};
+        Box::Take take{box};
+        try {
+          wait_after_a_try(take);
+        } catch (const Cancelled&) {
+          cancelled = true;
+        }
+        EXPECT_FALSE(take.is_linked());
+      });
+      n.spawn([&] {
+        let_others_block();
+        scope.cancel();
+        box.put(1);
+      });
+    });
+    EXPECT_TRUE(cancelled);
+    EXPECT_TRUE(box.full());
+  });
+}
+
+TEST(FusedWait, WhatWasDeliveredBeatsCancellationWhichIsNotForgotten) {
+  everywhere([] {
+    CancelScope scope{Fiber::current().scope};
+    const Entered entered{Fiber::current(), scope};
+    Box kernel;
+    Box::Take owned{kernel};
+    owned.on_publish = [&] { scope.cancel(); };
+    owned.on_settle = [] { return true; };
+    EXPECT_NO_THROW(wait_after_a_try(owned));
+    EXPECT_FALSE(owned.is_linked());
+    Box::Take next{kernel};
+    EXPECT_THROW(wait(next), Cancelled);
+  });
+}
+
+TEST(FusedWait, IsShieldedWhileAnExceptionUnwinds) {
+  on_both_engines([] {
+    CancelScope scope{Fiber::current().scope};
+    Box box;
+    bool waited = false;
+    struct Cleanup {
+      Box& box;
+      bool& waited;
+      ~Cleanup() {
+        Box::Take take{box};
+        wait_fused(Fiber::current(), take);  // would terminate the program if it threw
+        waited = take.got.has_value();
+      }
+    };
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        const Entered entered{Fiber::current(), scope};
+        try {
+          const Cleanup cleanup{box, waited};
+          throw std::runtime_error{"first"};
+        } catch (const std::runtime_error&) {
+        }
+      });
+      n.spawn([&] {
+        let_others_block();
+        scope.cancel();
+        let_others_block();
+        EXPECT_FALSE(waited);
+        box.put(1);
+      });
+    });
+    EXPECT_TRUE(waited);
+  });
+}
+
+// ────────────────────────────────────────────────────────────────────────────────────────────────
 
 TEST(Wait, SettleThatHadNotCompletedLetsCancellationPass) {
   everywhere([] {

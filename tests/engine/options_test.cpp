@@ -46,7 +46,8 @@ class OptionsTest : public ::testing::Test {
     for (const char* name :
          {"WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL", "WEFT_TEMP_IDLE_TIMEOUT",
           "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS", "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
-          "WEFT_SHUTDOWN_REPORT_AFTER", "WEFT_STALL_REPORT_AFTER", "WEFT_DUMP_SIGNAL"})
+          "WEFT_SHUTDOWN_REPORT_AFTER", "WEFT_STALL_REPORT_AFTER", "WEFT_DUMP_SIGNAL", "WEFT_IO",
+          "WEFT_RING_ENTRIES"})
       ::unsetenv(name);
   }
 };
@@ -145,6 +146,28 @@ TEST_F(OptionsTest, EveryWayToDealWithADeadlockHasAName) {
   EXPECT_EQ(named("automatic"), OnDeadlock::automatic);
   EXPECT_EQ(named("report"), OnDeadlock::report);
   EXPECT_EQ(named("raise"), OnDeadlock::raise);
+}
+
+TEST_F(OptionsTest, EveryReactorHasAName) {
+  const auto named = [](const char* text) {
+    const Variable reactor{"WEFT_IO", text};
+    return resolve({}).reactor;
+  };
+  EXPECT_EQ(named("auto"), ReactorKind::automatic);
+  EXPECT_EQ(named("uring"), ReactorKind::uring);
+  EXPECT_EQ(named("epoll"), ReactorKind::epoll);
+  EXPECT_THAT(refusal("WEFT_IO", "kqueue"), ::testing::HasSubstr("auto, uring or epoll"));
+  const Variable other{"WEFT_IO", "uring"};
+  EXPECT_EQ(resolve({.reactor = ReactorKind::epoll}).reactor, ReactorKind::epoll);
+}
+
+TEST_F(OptionsTest, RingsHaveEntries) {
+  EXPECT_EQ(resolve({}).ring_entries, 256U);
+  EXPECT_EQ(resolve({.ring_entries = 2}).ring_entries, 2U);
+  const Variable entries{"WEFT_RING_ENTRIES", "1K"};
+  EXPECT_EQ(resolve({}).ring_entries, 1024U);
+  for (const unsigned bad : {0U, 32'769U})
+    EXPECT_THAT(refusal({.ring_entries = bad}), ::testing::HasSubstr("must be 1 to 32768")) << bad;
 }
 
 TEST_F(OptionsTest, SignalsHaveNamesAndNumbers) {
@@ -246,15 +269,16 @@ TEST_F(OptionsTest, EveryOptionIsDescribed) {
   EXPECT_THAT(names,
               ElementsAre("workers", "max_workers", "scale_interval", "temp_idle_timeout",
                           "stack_bytes", "max_fibers", "max_blocking", "on_deadlock",
-                          "shutdown_report_after", "stall_report_after", "dump_signal"));
+                          "shutdown_report_after", "stall_report_after", "reactor",
+                          "ring_entries", "dump_signal"));
   EXPECT_THAT(variables,
               ElementsAre("WEFT_WORKERS", "WEFT_MAX_WORKERS", "WEFT_SCALE_INTERVAL",
                           "WEFT_TEMP_IDLE_TIMEOUT", "WEFT_STACK_BYTES", "WEFT_MAX_FIBERS",
                           "WEFT_MAX_BLOCKING", "WEFT_ON_DEADLOCK",
                           "WEFT_SHUTDOWN_REPORT_AFTER", "WEFT_STALL_REPORT_AFTER",
-                          "WEFT_DUMP_SIGNAL"));
+                          "WEFT_IO", "WEFT_RING_ENTRIES", "WEFT_DUMP_SIGNAL"));
   EXPECT_THAT(values, ElementsAre("5", "0", "10ms", "1s", "262144", "0", "64", "raise", "5s", "0s",
-                                  "none"));
+                                  "auto", "256", "none"));
 }
 
 // ── temporary workers ───────────────────────────────────────────────────────────────────────────

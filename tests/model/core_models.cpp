@@ -6,6 +6,8 @@
 #include "model_thread.hpp"
 
 #include <weft/core/cancel_scope.hpp>
+#include <weft/core/readiness.hpp>
+#include <weft/core/use_count.hpp>
 #include <weft/event.hpp>
 #include <weft/nursery.hpp>
 
@@ -487,6 +489,117 @@ void admit_or_refuse(Program& p) {
     });
 }
 
+// ── descriptors ─────────────────────────────────────────────────────────────────────────────────
+
+struct Socket {
+  ModelEngine engine;
+  Atomic<int> bytes{0};
+  Readiness in;
+};
+
+// Bytes come, and the reactor tells of them, while a reader finds nothing and lies down.
+void ready_while_it_drains(Program& p) {
+  auto& s = p.make<Socket>();
+  s.engine.fiber(
+      [](void* at) {
+        auto& to = *static_cast<Socket*>(at);
+        for (int got = 0; got < 2;) {
+          const Readiness::Edges seen = to.in.edges();
+          if (!to.in.is_drained(seen)) {
+            const int bytes = to.bytes.exchange(0, std::memory_order_relaxed);
+            got += bytes;
+            if (bytes != 0) continue;
+            to.in.drained(seen);
+          }
+          to.in.wait_after(seen);
+        }
+      },
+      &s);
+  p.thread("worker", [&s] { s.engine.work(); });
+  p.thread("reactor", [&s] {
+    for (int i = 0; i < 2; ++i) {
+      s.bytes.fetch_add(1, std::memory_order_relaxed);
+      FiberList woken;
+      s.in.tell(woken);
+      resume_all(std::move(woken));
+    }
+  });
+}
+
+struct Closing {
+  ModelEngine engine;
+  UseCount uses;
+  Readiness quiet;
+  Var<int> descriptor{1};
+};
+
+void leave(Closing& s) {
+  if (!s.uses.leave()) return;
+  FiberList woken;
+  s.quiet.tell(woken);
+  resume_all(std::move(woken));
+}
+
+// Nobody is inside when the descriptor is closed, and the closer comes to it.
+void closed_while_in_use(Program& p) {
+  auto& s = p.make<Closing>();
+  s.engine.fiber(
+      [](void* at) {
+        auto& to = *static_cast<Closing*>(at);
+        check(to.uses.close(), "nobody else closes it");
+        for (;;) {
+          const Readiness::Edges seen = to.quiet.edges();
+          if (to.uses.is_quiet()) break;
+          to.quiet.wait_after(seen);
+        }
+        to.descriptor.write(0);
+      },
+      &s);
+  p.thread("worker", [&s] { s.engine.work(); });
+  for (const char* name : {"reader", "writer"})
+    p.thread(name, [&s] {
+      if (!s.uses.enter()) return;
+      check(s.descriptor.read() == 1, "closed under a call");
+      leave(s);
+    });
+}
+
+// A bed that keeps a wake until it is slept in.
+struct ModelBed final : engine::Bed {
+  Atomic<std::uint32_t> rung{0};
+  void rouse() noexcept override {
+    rung.store(1, std::memory_order_release);
+    Sync::wake(rung, 1);
+  }
+};
+
+struct Bedded {
+  std::array<Fiber, 1> fibers;
+  ModelBed bed;
+  engine::Inbox inbox{&bed};
+};
+
+// A worker that sleeps elsewhere is found there.
+void roused_in_bed(Program& p) {
+  auto& s = p.make<Bedded>();
+  p.thread("worker", [&s] {
+    for (std::size_t taken = 0; taken < s.fibers.size();) {
+      if (s.inbox.empty() && s.inbox.lie_down()) {
+        if (s.inbox.move_to_bed()) {
+          Sync::sleep(s.bed.rung, 0);
+          s.bed.rung.store(0, std::memory_order_relaxed);
+        }
+        s.inbox.move_back();
+        s.inbox.get_up();
+      }
+      FiberList all = s.inbox.take_all().fibers;
+      while (all.pop_front()) ++taken;
+    }
+  });
+  p.thread("sender", [&s] { s.inbox.push(s.fibers[0]); });
+  p.thread("nudger", [&s] { s.inbox.nudge(); });
+}
+
 constexpr std::array kModels{
     CoreModel{"event wakes one", event_wakes_one},
     CoreModel{"two setters, one enqueue", two_setters_one_enqueue},
@@ -510,6 +623,9 @@ constexpr std::array kModels{
     CoreModel{"inbox wakes its worker", inbox_wakes_its_worker},
     CoreModel{"nudge is not slept through", nudge_is_not_slept_through},
     CoreModel{"admit or refuse", admit_or_refuse},
+    CoreModel{"ready while it drains", ready_while_it_drains},
+    CoreModel{"closed while in use", closed_while_in_use},
+    CoreModel{"roused in bed", roused_in_bed, true, Mode::bound, 3},
 };
 
 }  // namespace

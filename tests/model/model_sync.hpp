@@ -207,6 +207,12 @@ struct ModelSync {
   using Atomic = ModelAtomic<T>;
   template <class T>
   using Var = ModelVar<T>;
+  template <class T>
+  using Glimpsed = ModelVar<T>;
+  template <class Look>
+  static bool hunch(Look) noexcept {
+    return choose(2) != 0;
+  }
   using Lock = ModelLock;
   using KeptLock = ModelLock;
 

@@ -4,6 +4,7 @@
 #include "core_models.hpp"
 #include "feed_models.hpp"
 #include "flow_models.hpp"
+#include "io_models.hpp"
 #include "lock_models.hpp"
 #include "pool_models.hpp"
 #include "scheduler_models.hpp"
@@ -152,6 +153,15 @@ constexpr std::array kGuards{
     Guard{mutant::kNewcomerUnlisted, "newcomer is told of the end"},
     Guard{mutant::kEndUnfenced, "newcomer is told of the end"},
     Guard{mutant::kFiringUnannounced, "last timer is fired"},
+    Guard{mutant::kReadyUnseenAtPublish, "ready while it drains"},
+    Guard{mutant::kLastUserTellsNobody, "closed while in use"},
+    Guard{mutant::kRousesTheWrongBed, "roused in bed"},
+    Guard{mutant::kCountedThoughClosed, "closed while in use"},
+    Guard{mutant::kCallLeftToTheKernel, "call is asked back"},
+    Guard{mutant::kLateAnswerDropped, "call is asked back"},
+    Guard{mutant::kCallTakenAfterClose, "call is closed as it is handed over"},
+    Guard{mutant::kLastWordOverlooked, "call is asked back"},
+    Guard{mutant::kCancelHintsLate, "call is answered, its wait cancelled, and the next one"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 
@@ -175,6 +185,7 @@ std::optional<SchedulerModel> find(const char* name) {
   if (const auto found = find(flow_models(), name)) return found;
   if (const auto found = find(feed_models(), name)) return found;
   if (const auto found = find(pool_models(), name)) return found;
+  if (const auto found = find(io_models(), name)) return found;
   return find(std::span<const SchedulerModel>{kLockModels}, name);
 }
 
@@ -191,7 +202,7 @@ TEST_P(Mutants, IsNoticed) {
   const Result result = explore({.name = model->name,
                                  .mode = model->mode,
                                  .bound = model->bound,
-                                 .max_seconds = 60,
+                                 .max_seconds = 600,
                                  .eager_spins = model->eager_spins,
                                  .minimise = false},
                                 model->setup);

@@ -25,7 +25,7 @@ TEST_P(SchedulerModels, HoldInEveryExecution) {
   const Result result = explore({.name = model.name,
                                  .mode = model.mode,
                                  .bound = model.bound,
-                                 .max_seconds = testing::long_budget() ? 600.0 : 40.0,
+                                 .max_seconds = 600,
                                  .eager_spins = model.eager_spins},
                                 model.setup);
   EXPECT_FALSE(result.failed) << result.report;
@@ -42,7 +42,7 @@ TEST_P(SampledModels, HoldInManyExecutions) {
                                  .mode = Mode::pct,
                                  .depth = 4,
                                  .max_executions = factor * model.samples,
-                                 .max_seconds = testing::long_budget() ? 600.0 : 40.0},
+                                 .max_seconds = 600},
                                 model.setup);
   EXPECT_FALSE(result.failed) << result.report;
 }

@@ -690,7 +690,7 @@ constexpr std::array kStructureModels{
     CoreModel{"place against cancel", place_against_cancel},
     CoreModel{"grace against the end", grace_against_the_end},
     CoreModel{"grace against the end state", grace_against_end_state},
-    CoreModel{"grace reaches the child", grace_reaches_the_child, false},
+    CoreModel{"grace reaches the child", grace_reaches_the_child, false, Mode::bound, 2},
     bounded("deadline against disarm", deadline_against_disarm),
     CoreModel{"deadline ends a wait", deadline_ends_a_wait},
     CoreModel{"deadline is moved", deadline_is_moved},

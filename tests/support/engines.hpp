@@ -85,12 +85,10 @@ inline void everywhere(const std::function<void()>& f) {
 [[nodiscard]] inline bool simulated() { return io().kind() == "SimIo"; }
 [[nodiscard]] inline bool in_place() { return io().kind() == "BlockingIo"; }
 
-// Returns when the others are blocked: for certain in simulation, else after many turns for each.
-inline void let_others_block() {
-  if (in_place()) return;  // there are none
-  if (simulated()) return settle();
-  for (int i = 0; i < 200; ++i) this_fiber::yield();
-}
+// Returns when all others are parked, of whatever engine: for certain in simulation; else as two
+// dumps in a row show it, with turns between them in which readiness of a descriptor is noticed.
+// Threads that are no workers are not seen.
+void let_others_block();
 
 // In simulation, for the only fiber: a timer that somebody left armed would move the clock.
 inline void expect_no_timer_left() {

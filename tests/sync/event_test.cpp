@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -101,6 +102,29 @@ TEST(Event, WakesInOrderOfArrival) {
     });
     EXPECT_THAT(order, ElementsAre(0, 1, 2, 3, 4));
   });
+}
+
+// Many are woken a few hundred at a time: nobody goes before the others for that.
+TEST(Event, WakesManyInTheOrderTheyCame) {
+  for (const int count : {255, 256, 257, 258, 511, 512, 513, 1'000}) {
+    on_workers({1U}, [count] {
+      Event go;
+      std::vector<int> order;
+      nursery([&](Nursery& n) {
+        for (int i = 0; i < count; ++i) {
+          n.spawn([&go, &order, i] {
+            go.wait();
+            order.push_back(i);
+          });
+          this_fiber::yield();
+        }
+        go.set();
+      });
+      std::vector<int> expected(static_cast<std::size_t>(count));
+      std::iota(expected.begin(), expected.end(), 0);
+      EXPECT_EQ(order, expected) << count;
+    });
+  }
 }
 
 TEST(Event, ResetDoesNotTakeBackAWaitThatHasEnded) {

@@ -10,7 +10,7 @@ MAY_INCLUDE = {
     "core": {"core", "arch", "base"},
     "sync": {"sync", "core", "base"},
     "scope": {"scope", "core", "base"},
-    "net": {"net", "core", "base"},
+    "net": {"net", "stream", "scope", "sync", "core", "base"},
     "stream": {"stream", "sync", "scope", "core"},
     "csp": {"csp", "stream", "sync", "scope", "core"},
     "engine": {"engine", "core", "arch", "base"},
@@ -20,6 +20,7 @@ MAY_INCLUDE = {
 # Headers directly in include/weft/: the layer each belongs to.
 PUBLIC_HEADERS = {
     "error": "core",
+    "result": "core",
     "this_fiber": "core",
     "time": "core",
     "barrier": "sync",
@@ -44,7 +45,9 @@ PUBLIC_HEADERS = {
     "blocking": "stream",
     "file": "net",
     "net": "net",
+    "pipe": "net",
     "process": "net",
+    "signals": "net",
     "ordered_tasks": "stream",
     "pool": "stream",
     "stream": "stream",
@@ -55,6 +58,7 @@ PUBLIC_HEADERS = {
     "explore": "engine",
     "gtest": "engine",
     "sim": "engine",
+    "sim_world": "engine",
     "stop_on_signal": "engine",
     "inspect": "inspect",
 }

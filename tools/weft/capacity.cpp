@@ -5,7 +5,9 @@
 #include <weft/arch/stack.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 namespace weft::tour {
@@ -40,6 +42,13 @@ double memory_to_spare() {
 // Six kilobytes each are more than they take.
 long affordable(long wanted) {
   return std::clamp(static_cast<long>(memory_to_spare() / 2 / 6144), 100L, wanted);
+}
+
+double resident_bytes() { return 1024 * number_after("/proc/self/status", "VmRSS:"); }
+
+long open_descriptors() {
+  const std::filesystem::directory_iterator all{"/proc/self/fd"};
+  return std::distance(begin(all), end(all));
 }
 
 }  // namespace weft::tour

@@ -1,4 +1,4 @@
-// Capacity: how many fibers this machine can park at a time.
+// Capacity: how many fibers this machine can park at a time, and what this process holds.
 #pragma once
 
 #include <string_view>
@@ -14,5 +14,9 @@ bool has_kernel_guards();
 
 // `wanted`, or as many as half of the memory that is to be had will do for; no fewer than 100.
 long affordable(long wanted);
+
+// Of this process, now.
+double resident_bytes();
+long open_descriptors();
 
 }  // namespace weft::tour

@@ -23,6 +23,7 @@ constexpr std::array kChapters{
     Chapter{"events", "fibers and plain threads wait for the same things", &events},
     Chapter{"channels", "values flow from fiber to fiber, and one wait covers many", &channels},
     Chapter{"streams", "stages in a row, fused, side by side, and cut short", &streams},
+    Chapter{"connections", "ten thousand connections, a fiber at each end", &connections},
     Chapter{"kidnap", "workers are kidnapped by system calls, and a heart beats on", &kidnapping},
     Chapter{"overflow", "a stack overflow says whose it was", &overflow},
     Chapter{"simulation", "the same program in a world that a seed decides", &simulation},

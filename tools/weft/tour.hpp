@@ -31,6 +31,11 @@ bool take(std::span<const Chapter* const> route);
 // Prints the options of the engines as they are here and now, and the environment variables.
 void print_options();
 
+// The clients of the chapter `connections`, which starts them as a process of its own:
+// weft --clients ENDPOINT COUNT. False: the words are others.
+inline constexpr std::string_view kClientsVerb = "--clients";
+bool be_clients(std::span<const std::string_view> words);
+
 // One per file.
 void hello(Page& page);
 void switching(Page& page);
@@ -41,6 +46,7 @@ void cancelling(Page& page);
 void events(Page& page);
 void channels(Page& page);
 void streams(Page& page);
+void connections(Page& page);
 void kidnapping(Page& page);
 void overflow(Page& page);
 void simulation(Page& page);

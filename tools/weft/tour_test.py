@@ -7,6 +7,7 @@ usage: tour_test.py WEFT
 import os
 import pty
 import re
+import resource
 import subprocess
 import sys
 import unittest
@@ -107,6 +108,31 @@ class Tour(unittest.TestCase):
         self.assertEqual(run.stdout.count("| one chair, sold 2 times\n"), 1, run.stdout)
         self.assertRegex(run.stdout, r"schedules tried, failures +[1-9]\d+, 0\n")
 
+    def test_every_connection_is_answered(self):
+        run = weft("tour", "connections", env={**os.environ, "WEFT_IO": "epoll"})
+        self.assertEqual((run.returncode, run.stderr), (0, ""), run.stdout)
+        self.assertIn("Underneath, epoll: asked for.", run.stdout)
+        at_once, messages = (int(figure.replace(",", "")) for figure in re.search(
+            r"connections at a time +(\S+)\n.*messages there and back +(\S+)\n",
+            run.stdout, re.DOTALL).groups())
+        wanted = 10_000 if "release build" in run.stdout else 500
+        self.assertTrue(at_once >= wanted or "Fewer than" in run.stdout, run.stdout)
+        self.assertEqual(messages % at_once, 0)
+
+    def test_with_few_descriptors_there_are_fewer_connections_and_it_says_why(self):
+        run = weft("tour", "connections",
+                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (300, 300)))
+        self.assertEqual((run.returncode, run.stderr), (0, ""), run.stdout)
+        if "Fewer than" in run.stdout:  # the privileged raise their limit
+            self.assertRegex(run.stdout, r"connections at a time +200\n")
+            self.assertIn("the limit of open files (ulimit -Hn) is 300.", run.stdout)
+
+    def test_clients_that_nobody_serves_say_so_and_fail(self):
+        nobody = "127.0.0.1:1"
+        run = weft("--clients", nobody, "3", stdin=subprocess.DEVNULL)
+        self.assertEqual((run.returncode, run.stdout), (1, ""))
+        self.assertIn("refused", run.stderr)
+
     def test_a_heart_beats_beside_kidnapped_workers(self):
         run = weft("tour", "kidnap")
         self.assertEqual(run.returncode, 0, run.stdout)
@@ -173,6 +199,8 @@ class Words(unittest.TestCase):
             (["tuor"], 'there is no command "tuor"'),
             (["--verbose"], 'there is no command "--verbose"'),
             ([""], 'there is no command ""'),
+            (["--clients"], 'there is no command "--clients"'),
+            (["--clients", "127.0.0.1:1", "many"], 'there is no command "--clients"'),
             (["--version", "now"], "--version goes alone"),
             (["tour", "nosuch"], 'there is no chapter "nosuch"; the chapters are hello, '),
             (["tour", "hello", "nosuch"], 'there is no chapter "nosuch"'),

@@ -1,4 +1,5 @@
-// What AddressSanitizer and ThreadSanitizer must be told about stacks they did not make.
+// What AddressSanitizer and ThreadSanitizer must be told: of stacks they did not make, and of what
+// passes through the kernel.
 //
 // Without these calls ASan takes a fiber's frames for wild memory as soon as an exception unwinds
 // them, and TSan mixes the fibers of a thread into one. Every function is empty in other builds.
@@ -35,6 +36,8 @@ void* __tsan_create_fiber(unsigned flags);
 void __tsan_destroy_fiber(void* fiber);
 void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 void __tsan_set_fiber_name(void* fiber, const char* name);
+void __tsan_acquire(void* address);
+void __tsan_release(void* address);
 }
 #endif
 
@@ -50,6 +53,19 @@ inline constexpr bool kTsan = true;
 #else
 inline constexpr bool kTsan = false;
 #endif
+
+// The kernel hands a thing from the thread that registers it to the one that hears of it. Its own
+// locks order the two; TSan does not look into system calls that it does not know.
+inline void hand_to_kernel([[maybe_unused]] void* what) noexcept {
+#if defined(WEFT_TSAN)
+  __tsan_release(what);
+#endif
+}
+inline void take_from_kernel([[maybe_unused]] void* what) noexcept {
+#if defined(WEFT_TSAN)
+  __tsan_acquire(what);
+#endif
+}
 
 // One per stack that code runs on, an OS thread's own included.
 class StackShadow {

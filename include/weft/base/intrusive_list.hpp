@@ -5,6 +5,8 @@
 // are in at most one queue at a time (fibers on their way to run).
 #pragma once
 
+#include <weft/base/inspected.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -39,18 +41,23 @@ class List {
   List(const List&) = delete;
   List& operator=(const List&) = delete;
 
-  [[nodiscard]] bool empty() const noexcept { return first_ == nullptr; }
-  [[nodiscard]] T* front() const noexcept { return static_cast<T*>(first_); }
-  [[nodiscard]] T* back() const noexcept { return first_ ? static_cast<T*>(last_) : nullptr; }
+  [[nodiscard]] bool empty() const noexcept { return first() == nullptr; }
+  [[nodiscard]] T* front() const noexcept { return static_cast<T*>(first()); }
+  [[nodiscard]] T* back() const noexcept { return empty() ? nullptr : static_cast<T*>(last_); }
   [[nodiscard]] T* after(const T& element) const noexcept {
     return static_cast<T*>(static_cast<const Node&>(element).after_);
   }
 
   void push_back(T& element) noexcept {
     Node& node = element;
-    node.before_ = first_ ? last_ : nobody();
     node.after_ = nullptr;
-    (first_ ? last_->after_ : first_) = &node;
+    if (empty()) {
+      node.before_ = nobody();
+      first_ = &node;
+    } else {
+      node.before_ = last_;
+      last_->after_ = &node;
+    }
     last_ = &node;
   }
 
@@ -58,15 +65,20 @@ class List {
   void remove(T& element) noexcept {
     Node& node = element;
     if (!node.before_) return;
-    (node.before_ == nobody() ? first_ : node.before_->after_) = node.after_;
+    if (node.before_ == nobody()) first_ = node.after_;
+    else node.before_->after_ = node.after_;
     (node.after_ ? node.after_->before_ : last_) = node.before_;
     node.before_ = nullptr;
   }
 
   T* pop_front() noexcept {
-    T* element = front();
-    if (element) remove(*element);
-    return element;
+    Node* const node = first();
+    if (!node) return nullptr;
+    Node* const next = node->after_;
+    first_ = next;
+    if (next) next->before_ = nobody();
+    node->before_ = nullptr;
+    return static_cast<T*>(node);
   }
 
  private:
@@ -74,7 +86,9 @@ class List {
   // Before the first: no node's address.
   static Node* nobody() noexcept { return reinterpret_cast<Node*>(std::uintptr_t{1}); }
 
-  Node* first_ = nullptr;
+  [[nodiscard]] Node* first() const noexcept { return first_; }
+
+  Inspected<Node*> first_ = nullptr;  // whether there is anybody can be asked without a lock
   Node* last_;  // means nothing while the list is empty
 };
 

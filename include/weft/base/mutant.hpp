@@ -138,6 +138,15 @@ inline constexpr Switch kBellUnfenced{144};
 inline constexpr Switch kNewcomerUnlisted{145};
 inline constexpr Switch kEndUnfenced{146};
 inline constexpr Switch kFiringUnannounced{147};
+inline constexpr Switch kReadyUnseenAtPublish{150};
+inline constexpr Switch kLastUserTellsNobody{151};
+inline constexpr Switch kRousesTheWrongBed{152};
+inline constexpr Switch kCountedThoughClosed{153};
+inline constexpr Switch kCallLeftToTheKernel{160};
+inline constexpr Switch kLateAnswerDropped{161};
+inline constexpr Switch kCallTakenAfterClose{162};
+inline constexpr Switch kLastWordOverlooked{163};
+inline constexpr Switch kCancelHintsLate{164};
 
 struct Mutant {
   int id;
@@ -370,6 +379,24 @@ inline constexpr std::array kMutants{
            "explorer: livelock"},
     Mutant{147, "kFiringUnannounced", "the watcher fires timers and tells nobody",
            "explorer: a deadlock that is none"},
+    Mutant{150, "kReadyUnseenAtPublish", "a waiter does not look whether an edge has come",
+           "explorer: deadlock"},
+    Mutant{151, "kLastUserTellsNobody", "the last call on a closed descriptor tells nobody",
+           "explorer: deadlock"},
+    Mutant{152, "kRousesTheWrongBed", "who sleeps elsewhere is woken as if it slept on its inbox",
+           "explorer: deadlock"},
+    Mutant{153, "kCountedThoughClosed", "a call counts itself before it looks for the closed mark",
+           "explorer: deadlock"},
+    Mutant{160, "kCallLeftToTheKernel", "a cancelled call returns while the kernel still has it",
+           "explorer: an answer to a call that has returned"},
+    Mutant{161, "kLateAnswerDropped", "bytes that came before the kernel let go are dropped",
+           "explorer: bytes were lost"},
+    Mutant{162, "kCallTakenAfterClose", "the kernel is handed a call on a closed descriptor",
+           "explorer: deadlock"},
+    Mutant{163, "kLastWordOverlooked", "who waits for the last word does not look if it has come",
+           "explorer: deadlock"},
+    Mutant{164, "kCancelHintsLate", "a canceller draws a fiber's attention after it ended its wait",
+           "explorer: deadlock"},
 };
 
 }  // namespace weft::mutant

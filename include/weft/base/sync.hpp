@@ -14,6 +14,7 @@
 #include "model_sync.hpp"  // tests/model: the explorer's twin of StdSync, member for member
 #else
 #include <weft/base/brief_lock.hpp>
+#include <weft/base/inspected.hpp>
 #include <weft/base/kept_lock.hpp>
 #endif
 
@@ -38,6 +39,23 @@ struct StdSync {
    private:
     T value_{};
   };
+
+  // The same, for data under a lock at which hunch() may look without it.
+  template <class T>
+  class Glimpsed {
+   public:
+    explicit Glimpsed(T value) noexcept : value_(value) {}
+    [[nodiscard]] T read() const noexcept { return value_; }
+    void write(T value) noexcept { value_ = value; }
+
+   private:
+    Inspected<T> value_;
+  };
+  // What one sees without the lock may be old, or half changed: the explorer tries both answers.
+  template <class Look>
+  static bool hunch(Look look) noexcept {
+    return look();
+  }
 
   // A short critical section that is never held across a park.
   using Lock = BriefLock<StdSync>;
@@ -102,6 +120,8 @@ template <class T>
 using Atomic = Sync::Atomic<T>;
 template <class T>
 using Var = Sync::Var<T>;
+template <class T>
+using Glimpsed = Sync::Glimpsed<T>;
 using Lock = Sync::Lock;
 using ObjectLock = Sync::KeptLock;  // of an object that its holders keep alive
 

@@ -66,7 +66,7 @@ class ControlWord {
   // ── the fiber itself ────────────────────────────────────────────────────────────────────────
 
   // RUNNING -> PARKING under a fresh ticket. Empty: somebody asked us to look at our scope first.
-  std::optional<Ticket> begin_park(Nudges nudges) noexcept {
+  [[gnu::always_inline]] std::optional<Ticket> begin_park(Nudges nudges) noexcept {
     chaos::step();
     std::uint64_t seen = bits_.load(std::memory_order_relaxed);
     for (;;) {
@@ -103,7 +103,7 @@ class ControlWord {
   // ── the worker, on the far side of the switch ───────────────────────────────────────────────
 
   // PARKING -> PARKED. False: a verdict is latched, the fiber is RUNNABLE, and the caller enqueues.
-  [[nodiscard]] bool commit_park() noexcept {
+  [[nodiscard, gnu::always_inline]] bool commit_park() noexcept {
     chaos::step();
     std::uint64_t seen = bits_.load(std::memory_order_relaxed);
     while (Word::unpack(seen).verdict == Verdict::none()) {
@@ -135,18 +135,16 @@ class ControlWord {
 
   // The whole wake protocol in one compare-exchange: the right ticket, no earlier winner, and then
   // either the parked stack is ours or our verdict waits for a parker that is still switching away.
-  Claim claim(Ticket ticket, Verdict verdict) noexcept {
+  [[gnu::always_inline]] Claim claim(Ticket ticket, Verdict verdict) noexcept {
     chaos::step();
     std::uint64_t seen = bits_.load(std::memory_order_relaxed);
-    if (mutant::kTicketCheckedApart && Word::unpack(seen).ticket != raw(ticket)) return Claim::lost;
-    for (;;) {
-      const Word now = Word::unpack(seen);
-      if (now.ticket != raw(ticket) && !mutant::kTicketCheckedApart) return Claim::lost;
-      if (now.verdict != Verdict::none() && !mutant::kClaimIgnoresVerdict) return Claim::lost;
-      if (!spec::can_be_claimed(now.state) && now.state != FiberState::parking) return Claim::lost;
-      const Claim won = try_claim(seen, now, verdict, Actor::waker);
-      if (won != Claim::lost) return won;
+    // As almost all are found: parked, for this wait, and nobody else has come.
+    const Word usual{raw(ticket), Verdict::none(), false, FiberState::parked};
+    if (seen == usual.pack() && !mutant::kTicketCheckedApart) [[likely]] {
+      const Claim won = try_claim(seen, usual, verdict, Actor::waker);
+      if (won != Claim::lost) [[likely]] return won;
     }
+    return claim_seen(seen, ticket, verdict);
   }
 
   // Cancellation: ends the current wait, whichever it is, or leaves a nudge. The caller knows (by
@@ -204,7 +202,7 @@ class ControlWord {
     bool nudge;
     FiberState state;
 
-    static constexpr Word unpack(std::uint64_t bits) noexcept {
+    [[gnu::always_inline]] static constexpr Word unpack(std::uint64_t bits) noexcept {
       return {bits >> 16, Verdict{static_cast<std::uint16_t>((bits >> 5) & 0x7ff)},
               (bits & kNudge) != 0, static_cast<FiberState>(bits & 0xf)};
     }
@@ -217,6 +215,19 @@ class ControlWord {
   static constexpr std::uint64_t raw(Ticket t) noexcept { return static_cast<std::uint64_t>(t); }
   [[nodiscard]] Word snapshot() const noexcept {
     return Word::unpack(bits_.load(std::memory_order_relaxed));
+  }
+
+  // What claim() does in every case.
+  [[gnu::noinline]] Claim claim_seen(std::uint64_t seen, Ticket ticket, Verdict verdict) noexcept {
+    if (mutant::kTicketCheckedApart && Word::unpack(seen).ticket != raw(ticket)) return Claim::lost;
+    for (;;) {
+      const Word now = Word::unpack(seen);
+      if (now.ticket != raw(ticket) && !mutant::kTicketCheckedApart) return Claim::lost;
+      if (now.verdict != Verdict::none() && !mutant::kClaimIgnoresVerdict) return Claim::lost;
+      if (!spec::can_be_claimed(now.state) && now.state != FiberState::parking) return Claim::lost;
+      const Claim won = try_claim(seen, now, verdict, Actor::waker);
+      if (won != Claim::lost) return won;
+    }
   }
 
   // One attempt. Lost means "look again": `seen` has been refreshed.

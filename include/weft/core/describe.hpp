@@ -16,11 +16,10 @@ class Words {
   // Spans are rounded down to multiples of `grain`; zero: they are exact.
   Words(Instant now, Duration grain) noexcept : now_(now), grain_(grain) {}
 
-  // Of a parked fiber that stays so meanwhile:
   // "event wait "go" or channel recv @1 (2 senders live) for 250 ms".
-  [[nodiscard]] std::string wait_of(const Fiber& parked);
-  // The same without the time; also of one that is about to park.
-  [[nodiscard]] std::string arms_of(const Fiber& waiting);
+  [[nodiscard]] std::string wait_of(const Waiting& waiting);
+  // The same without the time.
+  [[nodiscard]] std::string arms_of(const Waiting& waiting);
   // ", spawned at src/main.cpp:12", or nothing if that is not known.
   [[nodiscard]] static std::string origin_of(const Fiber& fiber);
   [[nodiscard]] static std::string origin(std::string text, Site site);  // text first

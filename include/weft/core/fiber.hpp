@@ -68,12 +68,13 @@ struct Strand : ListNode<Strand> {  // linked in the scope it is enrolled in
   union {
     arch::ExceptionState exceptions;  // while Fiber::exceptions_saved
   };
-  union {
-    std::span<Waitable* const> waiting_for;  // while parked: what to print
-  };
-  union {
-    Instant waiting_since;  // while parked: Carrier::coarse_now when it began
-  };
+};
+
+// What a parked fiber waits for: what to print. Deep in its stack, where it has been at work: its
+// Strand may be on a page that the wait would not touch otherwise.
+struct Waiting {
+  std::span<Waitable* const> arms;
+  Instant since;  // Carrier::coarse_now when it began
 };
 
 // What few fibers are, and nobody has to look at one by one.
@@ -94,29 +95,39 @@ enum Attention : std::uint16_t {
   kAttendPreempt = 8,  // in simulation: others may come first, at every operation
 };
 
-// The link of a frame: plain, but handed from thread to thread, so models race-check it.
-#if defined(WEFT_MODEL)
+// The link of a frame, in a run queue, FiberList or free list: in one of them at most. One that
+// parks is in none, and its link leads to what it waits for until it is woken. Handed from thread
+// to thread, so models race-check it.
 class FiberLink {
  public:
   FiberLink& operator=(Fiber* fiber) noexcept {
-    at_.write(fiber);
+    set(fiber);
     return *this;
   }
-  operator Fiber*() const noexcept { return at_.read(); }
+  operator Fiber*() const noexcept { return static_cast<Fiber*>(get()); }
+
+  void lead_to(Waiting& waiting) noexcept { set(&waiting); }
+  [[nodiscard]] Waiting& waiting() const noexcept { return *static_cast<Waiting*>(get()); }
 
  private:
-  Var<Fiber*> at_{nullptr};
-};
+#if defined(WEFT_MODEL)
+  [[nodiscard]] void* get() const noexcept { return at_.read(); }
+  void set(void* to) noexcept { at_.write(to); }
+  Var<void*> at_{nullptr};
 #else
-using FiberLink = Fiber*;
+  [[nodiscard]] void* get() const noexcept { return __atomic_load_n(&at_, __ATOMIC_RELAXED); }
+  // release: pairs with waiting(); who sees this also sees that the fiber has been woken.
+  void set(void* to) noexcept { __atomic_store_n(&at_, to, __ATOMIC_RELEASE); }
+  void* at_ = nullptr;
 #endif
+};
 
 class alignas(64) Fiber {
  public:
   // ── first line: what a switch touches ───────────────────────────────────────────────────────
   arch::Context context;
   ControlWord word;
-  FiberLink link{};                 // run queue, FiberList or free list: in one of them at most
+  FiberLink link;
   Inspected<Io*> io;                // inherited at spawn, never changes; null: a free frame
   Strand* strand = nullptr;         // null: not started
   Atomic<std::uint16_t> attention{kAttendToEnrol};
@@ -148,6 +159,8 @@ class alignas(64) Fiber {
   void set_name(Name name) noexcept;  // by whoever alone knows the fiber: its spawner, its worker
   void rename(Name name) noexcept;    // by itself, while its children may ask for its path
   [[nodiscard]] std::string copy_name() const;
+  // What it waits for; null: it is not parked, or not any more. Stays there until the fiber runs.
+  [[nodiscard]] const Waiting* waiting() const noexcept;
   [[nodiscard]] bool is_pinned() const noexcept { return (traits & kPinned) != 0; }
   [[nodiscard]] bool is_thread() const noexcept { return strand && !strand->ground.stack; }
 };

@@ -9,10 +9,12 @@
 #include <weft/core/time.hpp>
 
 #include <cstdint>
+#include <memory>
 
 namespace weft {
 
 class Offload;
+class Reactor;
 class Timer;
 
 // Why a fiber leaves its stack, and so what is done for it on the far side of the switch.
@@ -42,6 +44,8 @@ class Io {
 
   // RUNNABLE fibers, whose claims we own, enter exactly one run queue each. From any thread.
   virtual void resume(FiberList fibers) noexcept = 0;
+  // The same for one, as most are.
+  virtual void resume_one(Fiber& fiber) noexcept;
 
   // The newest fiber of the calling worker, if it is unborn and was spawned in `home`, for the
   // caller to run on its own stack: a fiber that waits for home's fibers to end (`park`), or one of
@@ -67,6 +71,10 @@ class Io {
   // The calling fiber is about to block its thread, or to compute for long, or is done with that:
   // meanwhile others may take over what waits for its worker. Its next wait ends it, too.
   virtual void expect_blocking(bool about_to) noexcept { static_cast<void>(about_to); }
+
+  // What watches descriptors for the fibers of this engine. It may outlive the engine, as long as a
+  // descriptor does. Null: there is no I/O to be had.
+  [[nodiscard]] virtual std::shared_ptr<Reactor> reactor() noexcept { return nullptr; }
 
   [[nodiscard]] virtual std::string_view kind() const noexcept = 0;  // "FiberIo", for messages
 

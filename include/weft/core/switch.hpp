@@ -39,7 +39,7 @@ inline void stack_is_quiet([[maybe_unused]] Fiber& fiber) noexcept {
 // Its wait was ended while it was still parking.
 [[gnu::cold]] inline void resume_latched(Fiber& parker) noexcept {
   parker.traits |= kLatched;
-  parker.io->resume(FiberList{parker});
+  parker.io->resume_one(parker);
 }
 
 // First thing after a switch, on the stack that was switched to.

@@ -20,8 +20,6 @@ namespace weft {
 // Arms are tried in order, beginning with `first`. One to Verdict::kArmsMax of them; else throws
 // std::invalid_argument.
 std::size_t wait(std::span<Waitable* const> arms, std::size_t first = 0);
-// The same, if each has just been tried, after a checkpoint.
-std::size_t wait_tried(std::span<Waitable* const> arms);
 
 // The same, but no cancel point: for joins, and for cleanup that must finish.
 std::size_t wait_shielded(std::span<Waitable* const> arms);
@@ -58,22 +56,26 @@ struct Ending {
   bool waker_is_done;
 };
 
-// PARKING, published: away from here until somebody ends the wait.
-[[gnu::always_inline]] inline Ending switch_away(Fiber& self) noexcept {
+// PARKING, published: away from here until somebody ends the wait. True: as most are ended, an arm
+// has won, and its waker is done. Else end_of_wait() tells.
+[[nodiscard, gnu::always_inline]] inline bool switch_away(Fiber& self) noexcept {
   Fiber& next = self.io->successor(self, Departure::park);
-  if (&next != &self) [[likely]] switch_fibers(self, next, Departure::park);
-  // A verdict was latched before we left; or else we are a thread, and have slept.
-  else if (self.word.state() == FiberState::parking) return {self.word.abort_park(), false};
-  const bool latched = (self.traits & kLatched) != 0;
-  if (latched) [[unlikely]] self.traits ^= kLatched;
-  return {self.word.verdict(), !latched || mutant::kLatchedWinnerSkipsLock};
+  if (&next == &self) [[unlikely]] return false;
+  switch_fibers(self, next, Departure::park);
+  return (self.traits & kLatched) == 0 && self.word.verdict().is_arm();
 }
 
-// What is left to do for a fused wait that was not ended as most are. True: the arm has won.
-[[gnu::cold]] bool settle_park(Fiber& self, Waitable& arm, Verdict verdict);
+// Of a wait that has begun, and that need not or cannot go on.
+[[gnu::cold]] Ending end_of_wait(Fiber& self) noexcept;
+
+// What is left to do for a park_on() that was not ended as most are. True: the arm has won.
+[[gnu::cold]] bool settle_park(Fiber& self, Waitable& arm);
 
 // Looks at our scope: throws Cancelled if it is cancelled, unless an exception is unwinding.
 void attend(Fiber& self);
+
+// A fused wait is over, and no arm has won: throws what says why. If it returns, try again.
+[[gnu::cold]] void after_wait(Fiber& self, Verdict verdict);
 
 // The cancel point of operations that do not wait. One load when nothing is the matter.
 [[gnu::always_inline]] inline void checkpoint(Fiber& self) {
@@ -86,6 +88,12 @@ void attend(Fiber& self);
   if (attention == 0) [[likely]] return;
   if (attention == kAttendToEnrol && !(self.scope && self.scope->cancelled_by_now())) return;
   attend(self);
+}
+
+// Enrolled, and nobody wants anything of us; but a turn that is over ends by parking, too.
+inline constexpr std::uint16_t kTurns = kAttendTurn | kAttendPreempt;
+[[gnu::always_inline]] inline bool is_calm(const Fiber& self) noexcept {
+  return (self.attention.load(std::memory_order_relaxed) & ~kTurns) == 0;
 }
 
 // The fused form of wait(), for an object that tries and publishes its only arm under one lock. The
@@ -106,18 +114,15 @@ template <class AnyLock>
     return true;
   }
   std::optional<Ticket> ticket;
-  // A turn that is over ends by parking, too.
-  constexpr std::uint16_t kTurns = kAttendTurn | kAttendPreempt;
-  if ((self.attention.load(std::memory_order_relaxed) & ~kTurns) == 0) [[likely]]
-    ticket = self.word.begin_park(Nudges::heed);
+  if (is_calm(self)) [[likely]] ticket = self.word.begin_park(Nudges::heed);
   if (!ticket) [[unlikely]] {  // nudged, or not yet enrolled
     lock.unlock();
     attend(self);
     return false;
   }
   Waitable* const arms[] = {&arm};
-  self.strand->waiting_for = arms;
-  self.strand->waiting_since = here.coarse_now;
+  Waiting waiting{arms, here.coarse_now};
+  self.link.lead_to(waiting);
   arm.bind(self, *ticket, 0);
   if (mutant::kFusedLinkApart) {
     lock.unlock();
@@ -125,13 +130,77 @@ template <class AnyLock>
   }
   list.link(arm);
   lock.unlock();
-  const auto [verdict, waker_is_done] = switch_away(self);
-  if (verdict.is_arm() && (waker_is_done || mutant::kFusedWinnerSkipsLock)) [[likely]] return true;
-  if (mutant::kFusedLoserStaysLinked && !verdict.is_arm()) {
-    attend(self);
-    return false;
+  return switch_away(self) || settle_park(self, arm);
+}
+
+// The arms of one wait, findable from all() until withdraw(). RAII: whatever happens in between,
+// when this object is gone nobody can touch an arm.
+class Published {
+ public:
+  Published(std::span<Waitable* const> arms, Fiber& self, Ticket ticket, Instant now) noexcept
+      : waiting_{arms, now} {
+    self.link.lead_to(waiting_);
+    for (std::size_t i = 0; i < arms.size(); ++i) arms[i]->bind(self, ticket, i);
   }
-  return settle_park(self, arm, verdict);
+  Published(const Published&) = delete;
+  Published& operator=(const Published&) = delete;
+  ~Published() {
+    if (count_ != 0) [[unlikely]] withdraw();
+  }
+
+  // False: an arm turned ready, and we need not park.
+  bool all() noexcept {
+    while (count_ < waiting_.arms.size())
+      if (!waiting_.arms[count_++]->publish()) return false;
+    return true;
+  }
+
+  // Unpublishes every arm but `gone`, which is so already. The index of one that the kernel
+  // completed behind our back, if any.
+  std::optional<std::size_t> withdraw(std::size_t gone = Verdict::kArmsMax) noexcept {
+    const std::size_t forgotten = mutant::kLastArmStaysPublished && count_ > 1 ? 1 : 0;
+    for (std::size_t i = 0; i + forgotten < count_; ++i)
+      if (i != gone) waiting_.arms[i]->unpublish();
+    std::optional<std::size_t> settled;
+    for (std::size_t i = 0; i < count_; ++i)
+      if (KernelOwned* const arm = waiting_.arms[i]->kernel_owned())
+        if (i != gone && arm->settle()) settled = i;
+    count_ = 0;
+    return settled;
+  }
+
+ private:
+  Waiting waiting_;
+  std::size_t count_ = 0;
+};
+
+// The fused form for arms that publish themselves: each has just been tried, or looked at, after a
+// checkpoint. The index of the one that has won. Cancel point.
+[[gnu::always_inline]] inline std::size_t wait_fused(Fiber& self,
+                                                     std::span<Waitable* const> arms) {
+  const Carrier& here = Carrier::here();
+  std::optional<Ticket> ticket;
+  if (here.exceptions->uncaught == 0 && is_calm(self)) [[likely]]
+    ticket = self.word.begin_park(Nudges::heed);
+  if (ticket) [[likely]] {
+    Published published{arms, self, *ticket, here.coarse_now};
+    if (published.all() && switch_away(self)) [[likely]] {
+      const std::size_t won = self.word.verdict().arm();
+      published.withdraw(won);
+      return won;
+    }
+    const auto [verdict, waker_is_done] = end_of_wait(self);
+    const std::optional<std::size_t> settled =
+        published.withdraw(waker_is_done && verdict.is_arm() ? verdict.arm() : Verdict::kArmsMax);
+    if (verdict.is_arm()) return verdict.arm();
+    if (settled) return *settled;  // cancelled, perhaps, but by then the kernel had delivered
+    after_wait(self, verdict);
+  }
+  return wait(arms);
+}
+[[gnu::always_inline]] inline void wait_fused(Fiber& self, Waitable& arm) {
+  Waitable* const arms[] = {&arm};
+  wait_fused(self, arms);
 }
 
 // A simulation lets others run first, if it so chooses.

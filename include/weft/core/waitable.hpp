@@ -9,6 +9,7 @@
 #include <weft/core/spec.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace weft {
@@ -21,6 +22,7 @@ struct WaitReason {
   bool is_join = false;        // ends when fibers do, and those have reasons of their own
   std::string_view peer{};     // "sender": by whom the wait could be ended, if they are counted,
   std::uint32_t peers_alive = 0;  // and how many of them there are
+  bool from_outside = false;   // by the world outside the program, which is never a deadlock
 };
 
 class Waitable : public ListNode<Waitable> {
@@ -31,21 +33,22 @@ class Waitable : public ListNode<Waitable> {
   virtual bool publish() noexcept = 0;
   // Afterwards no waker can find *this. Idempotent, never sleeps.
   virtual void unpublish() noexcept = 0;
-  // Kernel-owned operations only: waits, shielded, for the last word. True: it had completed.
-  virtual bool settle() noexcept { return false; }
 
   [[nodiscard]] virtual WaitReason reason() const noexcept = 0;
 
+  // Null: of no concern to the kernel.
+  [[nodiscard]] class KernelOwned* kernel_owned() noexcept;
+
   // Called by a waker that found *this, under the lock of the object waited for: ends the wait in
   // favour of this arm. Data moves under that same lock, before it is released.
-  Claim claim() noexcept {
+  [[gnu::always_inline]] Claim claim() noexcept {
     return fiber_.read()->word.claim(ticket_.read(), Verdict::arm(arm_.read()));
   }
   // For whoever publishes it: whose wait, under which ticket, and the how-manieth arm it is.
   void bind(Fiber& fiber, Ticket ticket, std::size_t arm) noexcept {
     fiber_.write(&fiber);
     ticket_.write(ticket);
-    arm_.write(arm);
+    arm_.write(static_cast<std::uint16_t>(arm));
   }
   // The waiting fiber; to be read before the claim's lock is released, since *this may die then.
   [[nodiscard]] Fiber& fiber() const noexcept { return *fiber_.read(); }
@@ -62,11 +65,29 @@ class Waitable : public ListNode<Waitable> {
   }
 
  private:
+  friend class KernelOwned;
   // Written by the fiber before publish(), read by wakers under the object's lock.
   Var<Fiber*> fiber_{nullptr};
   Var<Ticket> ticket_{Ticket{}};
-  Var<std::size_t> arm_{0};
+  Var<std::uint16_t> arm_{0};
+  bool is_kernel_owned_ = false;
 };
+
+// An operation of which the kernel has buffers: it is not over before the kernel says so. At most
+// one in a wait.
+class KernelOwned : public Waitable {
+ public:
+  // After unpublish(): waits, shielded, for the last word. True: it had completed.
+  virtual bool settle() noexcept = 0;
+
+ protected:
+  KernelOwned() noexcept { is_kernel_owned_ = true; }
+  ~KernelOwned() = default;
+};
+
+inline KernelOwned* Waitable::kernel_owned() noexcept {
+  return is_kernel_owned_ ? static_cast<KernelOwned*>(this) : nullptr;
+}
 
 // The waiters of one object, first come first served. Every member is called under its lock.
 class WaitList {
@@ -78,7 +99,7 @@ class WaitList {
   // Ends the wait of the first waiter that nobody else has ended, and returns it: it stays where it
   // is until the lock is released. `woken`: its fiber, if it is ours to resume then. Null: no such
   // waiter.
-  [[nodiscard]] Waitable* claim_first(Fiber*& woken) noexcept {
+  [[nodiscard, gnu::always_inline]] Waitable* claim_first(Fiber*& woken) noexcept {
     while (Waitable* const waiter = waiters_.pop_front()) {
       Fiber& fiber = waiter->fiber();
       const Claim claim = waiter->claim();

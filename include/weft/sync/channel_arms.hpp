@@ -47,6 +47,23 @@ std::optional<T> unboxed(std::optional<Boxed<T>>& cell) {
   return std::optional<T>{std::move(*cell->box)};
 }
 
+// Completes when nobody is left on the other side: no sender or a closed channel, or no receiver.
+class PeerGone : public ChannelOp {
+ public:
+  enum class Side : bool { senders, receivers };
+  PeerGone(ChannelCore* core, Side side) noexcept
+      : ChannelOp(core, side == Side::senders ? &ChannelCore::watch_senders_
+                                              : &ChannelCore::watch_receivers_),
+        side_(side) {}
+  bool try_complete() override;
+  bool publish() noexcept override;
+  [[nodiscard]] WaitReason reason() const noexcept override;
+
+ private:
+  [[nodiscard]] bool gone_locked() const noexcept;
+  const Side side_;
+};
+
 [[noreturn, gnu::cold]] void throw_no_channel();
 [[noreturn, gnu::cold]] void throw_bad_options(const char* why);
 

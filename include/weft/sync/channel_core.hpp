@@ -56,12 +56,10 @@ class ChannelOp : public Waitable {
   enum class Peers : bool { senders, receivers };
   // What to print, and how many could end the wait.
   [[nodiscard]] WaitReason reason_of(std::string_view verb, Peers peers) const noexcept;
-
   // Again, from the beginning.
   void renew() noexcept { fate_.write(Fate::pending); }
 
   ChannelCore* core_;
-
   Var<Fate> fate_{Fate::pending};
 
  private:
@@ -86,6 +84,8 @@ class ChannelCore {
 
   ChannelCore(const ChannelCore&) = delete;
   ChannelCore& operator=(const ChannelCore&) = delete;
+  static void* operator new(std::size_t bytes, std::align_val_t);
+  static void operator delete(void* at, std::align_val_t) noexcept;
 
   // ── counted ends ────────────────────────────────────────────────────────────────────────────
   void add_sender() noexcept { senders_alive_.fetch_add(1, std::memory_order_relaxed); }
@@ -149,11 +149,11 @@ class ChannelCore {
   alignas(64) mutable ObjectLock lock_;  // protects all but the counts and the constants
   const Overflow overflow_;
   const bool once_;
-  Var<bool> closed_{false};     // nothing more is admitted
-  Var<bool> ended_{false};      // and nothing more is delivered
-  Var<std::uint32_t> size_{0};  // values in the buffer,
-  Var<std::uint32_t> head_{0};  // the oldest of them here,
-  std::uint32_t slots_ = 0;     // and room for so many: the capacity, unless it is unbounded
+  Glimpsed<bool> closed_{false};     // nothing more is admitted
+  Var<bool> ended_{false};           // and nothing more is delivered
+  Glimpsed<std::uint32_t> size_{0};  // values in the buffer,
+  Var<std::uint32_t> head_{0};       // the oldest of them here,
+  std::uint32_t slots_ = 0;          // and room for so many: the capacity, unless it is unbounded
   void* cells_ = nullptr;
   WaitList senders_;
   WaitList receivers_;
@@ -171,30 +171,12 @@ class ChannelCore {
   Name name_;
 };
 
-// Completes when nobody is left on the other side: no sender or a closed channel, or no receiver.
-class PeerGone : public ChannelOp {
- public:
-  enum class Side : bool { senders, receivers };
-  PeerGone(ChannelCore* core, Side side) noexcept
-      : ChannelOp(core, side == Side::senders ? &ChannelCore::watch_senders_
-                                              : &ChannelCore::watch_receivers_),
-        side_(side) {}
-  bool try_complete() override;
-  bool publish() noexcept override;
-  [[nodiscard]] WaitReason reason() const noexcept override;
-
- private:
-  [[nodiscard]] bool gone_locked() const noexcept;
-  const Side side_;
-};
-
 // What a waiting sender or receiver is found by. `Cell` is what the buffer holds: it moves without
 // throwing.
 template <class Cell>
 class ChannelState final : public ChannelCore {
  public:
   using Disposer = void (*)(void* context, Cell& cell) noexcept;
-
   class Send;
   class Recv;
 
@@ -208,12 +190,13 @@ class ChannelState final : public ChannelCore {
   // `from` is moved from if the answer is `sent`, else untouched. Throws std::bad_alloc, and
   // nothing has happened, when an unbounded channel cannot grow.
   [[gnu::always_inline]] Sent send_now(Cell& from) {
-    Outcome outcome;
-    {
-      const Locked locked{lock_};
-      offer(from, outcome);
-    }
-    return finish(outcome);
+    Fiber* woken = nullptr;
+    lock_.lock();
+    const Sent sent = offer_or_unlock(from, woken);
+    if (sent == Sent::full) return overflow(from);
+    lock_.unlock();
+    finish(sent, woken);
+    return sent;
   }
   [[gnu::always_inline]] Got recv_now(std::optional<Cell>& into) noexcept {
     Fiber* woken = nullptr;
@@ -228,37 +211,12 @@ class ChannelState final : public ChannelCore {
 
   // Cancel points. False: closed, or the end of it.
   [[gnu::always_inline]] bool send(Cell& from) {
-    Fiber& self = Fiber::current();
-    for (;;) {
-      glance(self);
-      Outcome outcome;
-      lock_.lock();
-      offer_or_unlock(from, outcome);
-      if (outcome.sent != Sent::full || overflow_ == Overflow::drop_new) {
-        lock_.unlock();
-        return finish(outcome) == Sent::sent;
-      }
-      Send operation{this, from};
-      if (park_on(self, operation, lock_, senders_)) [[likely]]
-        return operation.fate() == Fate::done;
-    }
+    const Fate fate = attempt_send(from);
+    return fate != Fate::pending ? fate == Fate::done : send_again(from);
   }
   [[gnu::always_inline]] bool recv(std::optional<Cell>& into) {
-    Fiber& self = Fiber::current();
-    for (;;) {
-      glance(self);
-      Fiber* woken = nullptr;
-      lock_.lock();
-      const Got got = take(into, woken);
-      if (got != Got::empty) {
-        lock_.unlock();
-        resume_one(woken);
-        return got == Got::value;
-      }
-      Recv operation{this, into};
-      if (park_on(self, operation, lock_, receivers_)) [[likely]]
-        return operation.fate() == Fate::done;
-    }
+    const Fate fate = attempt_recv(into);
+    return fate != Fate::pending ? fate == Fate::done : recv_again(into);
   }
 
   void dispose(Cell& cell) noexcept {
@@ -266,25 +224,60 @@ class ChannelState final : public ChannelCore {
   }
 
  private:
-  struct Outcome {
-    Sent sent = Sent::full;
+  // Pending: try again. No loop: compilers would move out of it what one attempt does not need.
+  [[gnu::always_inline]] Fate attempt_send(Cell& from) {
+    Fiber& self = Fiber::current();
+    glance(self);
     Fiber* woken = nullptr;
-    std::optional<Cell> dropped;  // by drop_old
-  };
+    lock_.lock();
+    const Sent sent = offer_or_unlock(from, woken);
+    if (sent != Sent::full) {
+      lock_.unlock();
+      finish(sent, woken);
+      return sent == Sent::sent ? Fate::done : Fate::closed;
+    }
+    if (overflow_ != Overflow::block) [[unlikely]]
+      return overflow(from) == Sent::sent ? Fate::done : Fate::full;
+    Send operation{this, from};
+    if (!park_on(self, operation, lock_, senders_)) [[unlikely]] return Fate::pending;
+    return operation.fate() == Fate::done ? Fate::done : Fate::closed;
+  }
+  [[gnu::always_inline]] Fate attempt_recv(std::optional<Cell>& into) {
+    Fiber& self = Fiber::current();
+    glance(self);
+    Fiber* woken = nullptr;
+    lock_.lock();
+    const Got got = take(into, woken);
+    if (got != Got::empty) {
+      lock_.unlock();
+      resume_one(woken);
+      return got == Got::value ? Fate::done : Fate::closed;
+    }
+    Recv operation{this, into};
+    if (!park_on(self, operation, lock_, receivers_)) [[unlikely]] return Fate::pending;
+    return operation.fate() == Fate::done ? Fate::done : Fate::closed;
+  }
+  [[gnu::noinline]] bool send_again(Cell& from) {
+    for (;;)
+      if (const Fate fate = attempt_send(from); fate != Fate::pending) return fate == Fate::done;
+  }
+  [[gnu::noinline]] bool recv_again(std::optional<Cell>& into) {
+    for (;;)
+      if (const Fate fate = attempt_recv(into); fate != Fate::pending) return fate == Fate::done;
+  }
 
   static constexpr Kind kKind{
       [](ChannelCore& core) noexcept { static_cast<ChannelState&>(core).discard(); },
       [](ChannelCore& core) noexcept { delete &static_cast<ChannelState&>(core); }};
-
   ~ChannelState() {
+    static_assert(alignof(ChannelState) == alignof(ChannelCore), "or operator new must know");
     discard();
     std::allocator<Cell>{}.deallocate(cells(), slots_);
   }
 
-  static void resume_one(Fiber* fiber) noexcept {
-    if (fiber) fiber->io->resume(FiberList{*fiber});
+  static void resume_one(Fiber* woken) noexcept {
+    if (woken) woken->io->resume_one(*woken);
   }
-
   // ── under the lock ──────────────────────────────────────────────────────────────────────────
 
   [[nodiscard]] Cell* cells() const noexcept { return static_cast<Cell*>(cells_); }
@@ -298,7 +291,7 @@ class ChannelState final : public ChannelCore {
     size_.write(size + 1);
   }
   void pop(std::optional<Cell>& into) noexcept {
-    Cell& oldest = at(0);
+    Cell& oldest = cells()[head_.read()];
     into.emplace(std::move(oldest));
     std::destroy_at(std::addressof(oldest));
     const std::uint32_t next = head_.read() + 1;
@@ -326,47 +319,47 @@ class ChannelState final : public ChannelCore {
   }
 
   // S0 §5.1. Admission is linearized where it is decided, all of it under the lock:
-  [[gnu::always_inline]] void offer(Cell& from, Outcome& outcome) {
-    if (closed_.read()) [[unlikely]] {
-      outcome.sent = Sent::closed;
-      return;
-    }
+  [[gnu::always_inline]] Sent offer(Cell& from, Fiber*& woken) {
+    if (closed_.read()) [[unlikely]] return Sent::closed;
     if (!receivers_.empty() && !(mutant::kBufferBeforeReceiver && size_.read() < capacity_))
-      if (Waitable* const waiting = receivers_.claim_first(outcome.woken)) {
+      if (Waitable* const waiting = receivers_.claim_first(woken)) {
         auto& receiver = static_cast<Recv&>(*waiting);  // admitted by this claim: hand-off
         if (mutant::kValueMovedUnlocked) lock_.unlock();
         receiver.into_.emplace(std::move(from));
         if (mutant::kValueMovedUnlocked) lock_.lock();
         receiver.fate_.write(Fate::done);
-        outcome.sent = Sent::sent;
         if (once_) [[unlikely]] closed_.write(true);
-        return;
+        return Sent::sent;
       }
     if (has_room()) {  // admitted by this slot: buffered
       push(from);
-      outcome.sent = Sent::sent;
       if (once_) [[unlikely]] closed_.write(true);
-    } else if (overflow_ == Overflow::drop_old) {
-      pop(outcome.dropped);
-      push(from);
-      outcome.sent = Sent::sent;
+      return Sent::sent;
     }
+    return Sent::full;
   }
-  // The same, for a lock that no guard releases.
-  [[gnu::always_inline]] void offer_or_unlock(Cell& from, Outcome& outcome) {
+  [[gnu::always_inline]] Sent offer_or_unlock(Cell& from, Fiber*& woken) {
     try {
-      offer(from, outcome);
+      return offer(from, woken);
     } catch (...) {
       lock_.unlock();
       throw;
     }
   }
-  // After the lock is released.
-  [[gnu::always_inline]] Sent finish(Outcome& outcome) noexcept {
-    resume_one(outcome.woken);
-    if (outcome.dropped) [[unlikely]] dispose(*outcome.dropped);
-    if (once_ && outcome.sent == Sent::sent) [[unlikely]] close_behind();
-    return outcome.sent;
+  // It was full. Releases the lock.
+  [[gnu::noinline]] Sent overflow(Cell& from) noexcept {
+    std::optional<Cell> dropped;
+    if (overflow_ == Overflow::drop_old) {
+      pop(dropped);
+      push(from);  // admitted by the slot that this made free
+    }
+    lock_.unlock();
+    if (dropped) dispose(*dropped);
+    return dropped ? Sent::sent : Sent::full;
+  }
+  [[gnu::always_inline]] void finish(Sent sent, Fiber* woken) noexcept {
+    resume_one(woken);
+    if (once_ && sent == Sent::sent) [[unlikely]] close_behind();
   }
 
   // S0 §5.2, likewise.
@@ -408,6 +401,16 @@ class ChannelState<Cell>::Send : public ChannelOp {
   Send(ChannelState* state, Cell& from) noexcept
       : ChannelOp(state, &ChannelCore::senders_), from_(from) {}
 
+  // Whether trying may pay. Without the lock.
+  [[nodiscard]] bool looks_ready() const noexcept {
+    if (!state()) return false;
+    const ChannelState& channel = *state();
+    if (channel.capacity_ == kUnbounded || channel.overflow_ != Overflow::block) return true;
+    return Sync::hunch([&] {
+      return channel.size_.read() < channel.slots_ || !channel.receivers_.empty() ||
+             channel.closed_.read();
+    });
+  }
   bool try_complete() override {
     if (!state()) return false;
     switch (state()->send_now(from_)) {
@@ -428,8 +431,8 @@ class ChannelState<Cell>::Send : public ChannelOp {
         channel.size_.read() < channel.slots_ || channel.capacity_ == kUnbounded ||
         (channel.receivers_.holds_another_than(this->fiber()) && !mutant::kPublishIgnoresPeer);
     if (mutant::kSelectMeetsItself && !can_complete && !channel.receivers_.empty()) {
-      Outcome outcome;
-      channel.offer(from_, outcome);
+      Fiber* woken = nullptr;
+      static_cast<void>(channel.offer(from_, woken));
       return true;
     }
     // Admitted by being in the list of an open channel: parked.
@@ -455,6 +458,13 @@ class ChannelState<Cell>::Recv : public ChannelOp {
   Recv(ChannelState* state, std::optional<Cell>& into) noexcept
       : ChannelOp(state, &ChannelCore::receivers_), into_(into) {}
 
+  [[nodiscard]] bool looks_ready() const noexcept {  // likewise
+    if (!state()) return false;
+    const ChannelState& channel = *state();
+    return Sync::hunch([&] {
+      return channel.size_.read() != 0 || !channel.senders_.empty() || channel.closed_.read();
+    });
+  }
   bool try_complete() override {
     if (!state()) return false;
     switch (state()->recv_now(into_)) {

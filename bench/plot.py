@@ -40,6 +40,9 @@ UNITS = {
     "% kept": "heartbeats kept, %",
     "%": "more than alone, %",
     "1/s": "per second",
+    "req/s": "requests per second",
+    "us/req": "CPU of the server per request, us",
+    "% busy": "how busy a core was, %",
     "steps/s": "simulated steps per second",
     "runs/s": "simulated runs per second",
 }
@@ -109,9 +112,9 @@ def draw_metric(drawing, row, programs, axis, x, y):
     """The bars of one metric with one number of workers."""
     for program in programs:
         of = row["programs"].get(program)
-        style = "weft" if program == "weft" else "peer"
+        style = "weft" if program.startswith("weft") else "peer"
         if of:
-            name = "ours" if program == "weft" else ""
+            name = "ours" if program.startswith("weft") else ""
             width = axis.width(of["best"])
             words = f"{program}: {shown(of['best'])} {row['unit']}"
             drawing.text(x + NAME - 6, y + BAR - 2, program, name, "end")

@@ -2,11 +2,15 @@
 """Turns what run.sh collected into JSON, tables and a plot; puts recorded results in the README.
 
 usage: report.py RESULTS_DIR [program ...]   programs are the columns, in this order
-       report.py --readme RESULTS.json       records a run in the repository and in README.md
+       report.py --readme RESULTS.json [BLOCK]
+                                             records a run in the repository and in README.md
        report.py --check                     whether README.md shows what is recorded
 
 RESULTS_DIR holds results.csv (program, workers, metric, unit, pass, value) and about.csv (key,
 value); results.json, results.md and results.svg are written beside them, and the tables printed.
+A BLOCK of README.md, between <!-- BLOCK:begin --> and <!-- BLOCK:end -->, shows one recorded run:
+`bench`, the default, or `bench-net`.
+
 Everything but the CSV comes of the JSON alone. Cells are "best / median" over the passes; a program
 that prints a metric several times in one pass counts once, with the median.
 """
@@ -24,8 +28,10 @@ import plot
 
 ROOT = Path(os.environ.get("WEFT_BENCH_ROOT") or Path(__file__).resolve().parent.parent)
 README = ROOT / "README.md"
-RECORDED = ROOT / "bench" / "results" / "recorded.json"
-BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
+BLOCKS = {  # where each has its results
+    "bench": ROOT / "bench" / "results" / "recorded.json",
+    "bench-net": ROOT / "bench" / "results" / "recorded-net.json",
+}
 FORMAT = 1
 
 METRICS = {  # in the order of the rows
@@ -71,16 +77,20 @@ METRICS = {  # in the order of the rows
     "sieve": "W12 sieve, 2000 primes",
     "echo_64": "W13 echo, 64 connections",
     "echo_64_srv_cpu": "W13 echo, 64: server CPU",
+    "echo_64_srv_busy": "W13 echo, 64: server core busy",
     "echo_64_cli_busy": "W13 echo, 64: client core busy",
     "echo_64_p50": "W13 echo, 64: median latency",
     "echo_64_p99": "W13 echo, 64: 99 % latency",
     "echo_1000": "W13 echo, 1000 connections",
     "echo_1000_srv_cpu": "W13 echo, 1000: server CPU",
+    "echo_1000_srv_busy": "W13 echo, 1000: server core busy",
     "echo_1000_cli_busy": "W13 echo, 1000: client core busy",
     "echo_1000_p50": "W13 echo, 1000: median latency",
     "echo_1000_p99": "W13 echo, 1000: 99 % latency",
     "http_64": "W13 HTTP hello, 64 connections",
     "http_64_srv_cpu": "W13 HTTP hello: server CPU",
+    "http_64_p50": "W13 HTTP hello: median latency",
+    "http_64_p99": "W13 HTTP hello: 99 % latency",
     "cancel_100k": "W14 cancel 100,000 parked",
     "cancel_100k_unwound": "W14 the same, by an exception",
     "cancel_1m": "W14 cancel a million parked fibers",
@@ -89,6 +99,9 @@ METRICS = {  # in the order of the rows
     "sim_sleep": "W19 sleep_for(1h) in virtual time",
     "sim_ticker": "W19 1,000 simulated hours, a tick a second",
     "sim_explore": "W19 schedules of 10,000 fibers, by explore",
+    "conn_10k": "W20 memory per idle connection, of 10,000",
+    "conn_10k_tables": "W20 page tables per idle connection, of 10,000",
+    "conn_10k_cpu": "W20 CPU of 5 s with 10,000 idle connections",
     "pipe_fused": "W22 pipeline of 10 steps in one fiber, per item and step",
     "pipe_stages": "W22 pipeline of 10 stages, buffers of 128, per item and stage",
     "par_map": "W23 par_map of 10 us of work, in order, per item",
@@ -97,6 +110,8 @@ ROBUSTNESS = {  # what others do to a fiber; in tables of their own
     "kidnap_half": "W15 heartbeats, half of the workers in system calls",
     "kidnap_all": "W15 heartbeats, all workers in system calls",
     "kidnap_all_asked": "W15 the same calls by `blocking`",
+    "kidnap_half_socket": "W15 heartbeats of a socket, half of the workers in system calls",
+    "kidnap_all_socket": "W15 heartbeats of a socket, all workers in system calls",
     "herd_wake": "W16 herd of 10,000, release to run, median",
     "herd_wake_p99": "W16 the same, 99 %",
     "herd_wakes": "W16 herd of 10,000, wakes per release",
@@ -262,22 +277,27 @@ def markdown(results):
 # ---- the README ----------------------------------------------------------------------------------
 
 
-def readme_block(results):
+def readme_block(results, recorded):
     if results is None:
         return "\n"
-    picture = RECORDED.with_suffix(".svg").relative_to(ROOT)
+    picture = recorded.with_suffix(".svg").relative_to(ROOT)
     return (
         f"\n![weft and its peers, best of the passes, logarithmic]({picture})\n\n"
         f"{markdown(results)}\n"
     )
 
 
-def replaced(text, block):
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+def marks(block):
+    return f"<!-- {block}:begin -->", f"<!-- {block}:end -->"
+
+
+def replaced(text, block, content):
+    begin_mark, end_mark = marks(block)
+    before, begin, rest = text.partition(begin_mark)
+    _, end, after = rest.partition(end_mark)
     if not begin or not end:
-        sys.exit(f"{README.name} has no {BEGIN} … {END}")
-    return before + BEGIN + "\n" + block.lstrip("\n") + END + after
+        sys.exit(f"{README.name} has no {begin_mark} … {end_mark}")
+    return before + begin_mark + "\n" + content.lstrip("\n") + end_mark + after
 
 
 def load(path):
@@ -294,26 +314,33 @@ def dump(results):
     return json.dumps(results, indent=1, ensure_ascii=False) + "\n"
 
 
-def record(path):
+def record(path, block):
     results = load(path)
     if "scale" in results:
         sys.exit(f"{path}: of a run with smaller counts, which are not figures to record")
-    RECORDED.parent.mkdir(parents=True, exist_ok=True)
-    RECORDED.write_text(dump(results))
-    RECORDED.with_suffix(".svg").write_text(plot.svg(results))
-    README.write_text(replaced(README.read_text(), readme_block(results)))
-    print(f"recorded: {RECORDED.relative_to(ROOT)}, its plot, and the tables of {README.name}")
+    recorded = BLOCKS[block]
+    text = replaced(README.read_text(), block, readme_block(results, recorded))
+    recorded.parent.mkdir(parents=True, exist_ok=True)
+    recorded.write_text(dump(results))
+    recorded.with_suffix(".svg").write_text(plot.svg(results))
+    README.write_text(text)
+    print(f"recorded: {recorded.relative_to(ROOT)}, its plot, and the tables of {README.name}")
 
 
 def check():
     """A figure in the README that nobody measured is found here."""
-    results = load(RECORDED) if RECORDED.exists() else None
-    text = README.read_text()
-    if replaced(text, readme_block(results)) != text:
-        sys.exit(f"{README.name} does not show {RECORDED.relative_to(ROOT)}: "
-                 f"bench/report.py --readme {RECORDED.relative_to(ROOT)} writes it anew")
-    if results and RECORDED.with_suffix(".svg").read_text() != plot.svg(results):
-        sys.exit(f"{RECORDED.with_suffix('.svg').relative_to(ROOT)} is not the plot of the results")
+    for block, recorded in BLOCKS.items():
+        results = load(recorded) if recorded.exists() else None
+        text = README.read_text()
+        if not results and marks(block)[0] not in text:
+            continue
+        if replaced(text, block, readme_block(results, recorded)) != text:
+            sys.exit(f"{README.name} does not show {recorded.relative_to(ROOT)}: "
+                     f"bench/report.py --readme {recorded.relative_to(ROOT)} {block} "
+                     "writes it anew")
+        if results and recorded.with_suffix(".svg").read_text() != plot.svg(results):
+            sys.exit(f"{recorded.with_suffix('.svg').relative_to(ROOT)} is not the plot of the "
+                     "results")
 
 
 # --------------------------------------------------------------------------------------------------
@@ -343,8 +370,11 @@ def report(folder, order):
 
 def main():
     words = sys.argv[1:]
-    if len(words) == 2 and words[0] == "--readme":
-        record(Path(words[1]))
+    if words and words[0] == "--readme" and len(words) in (2, 3):
+        block = words[2] if len(words) == 3 else "bench"
+        if block not in BLOCKS:
+            sys.exit(f"{block}: no such block; there are {', '.join(BLOCKS)}")
+        record(Path(words[1]), block)
     elif words == ["--check"]:
         check()
     elif words and not words[0].startswith("-"):

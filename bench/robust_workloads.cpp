@@ -5,13 +5,26 @@
 // stops him, so that every workload ends even if the disturbed never got a turn.
 #include "workloads.hpp"
 
-#include <weft/weft.hpp>
+#include <weft/blocking.hpp>
+#include <weft/channel.hpp>
+#include <weft/engine.hpp>
+#include <weft/net.hpp>
+#include <weft/nursery.hpp>
+#include <weft/sync.hpp>
+#include <weft/this_fiber.hpp>
+#include <weft/time.hpp>
 
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <memory>
@@ -30,9 +43,6 @@ double milliseconds(RealClock::duration d) {
   return std::chrono::duration<double, std::milli>(d).count();
 }
 
-// Of seconds, not of counts: with tiny counts a twentieth of it, to see that it runs.
-RealClock::duration lasting(RealClock::duration full) { return scale < 1 ? full / 20 : full; }
-
 double percentile(std::vector<double> values, double hundredths) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -46,11 +56,11 @@ struct Heart {
   long beats = 0;            // in time
   std::vector<double> gaps;  // milliseconds, from the begin on and to the end
 
-  // A beat per millisecond; what was missed is lost.
-  void beat(Time begin, Time end) {
-    Ticker ticker{1ms};
+  // A beat whenever `next` returns, a millisecond after the last; what was missed is lost.
+  template <class Next>
+  void beat(Time begin, Time end, Next next) {
     for (Time last = begin; last < end;) {
-      ticker.next();
+      next();
       const Time now = RealClock::now();
       beats += now < end;
       gaps.push_back(milliseconds(now - last));
@@ -59,27 +69,78 @@ struct Heart {
   }
 };
 
+void sleep_in_the_kernel(RealClock::duration d) {
+  const auto whole = std::chrono::duration_cast<std::chrono::seconds>(d);
+  const std::timespec request{.tv_sec = whole.count(), .tv_nsec = (d - whole) / 1ns};
+  ::nanosleep(&request, nullptr);
+}
+
+// A thread that is nobody's worker, and sends a byte per millisecond until a given time.
+class Pulse {
+ public:
+  Pulse(std::uint16_t port, Time end)
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
+        sender_([this, port, end] { send_until(port, end); }) {}
+  ~Pulse() {
+    sender_.join();
+    ::close(socket_);
+  }
+  Pulse(const Pulse&) = delete;
+  Pulse& operator=(const Pulse&) = delete;
+
+ private:
+  void send_until(std::uint16_t port, Time end) const {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(port);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (::connect(socket_, reinterpret_cast<const sockaddr*>(&to), sizeof to) != 0) return;
+    const int on = 1;
+    ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    for (Time next = RealClock::now(); next < end; next = std::max(next, RealClock::now())) {
+      if (::send(socket_, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 && errno != EAGAIN) break;
+      next += 1ms;
+      sleep_in_the_kernel(next - RealClock::now());
+    }
+    ::shutdown(socket_, SHUT_WR);
+  }
+
+  const int socket_;
+  std::thread sender_;
+};
+
+enum class Beats { by_ticker, by_socket };
+
 // A heart beside `count` fibers that call `disturb(end)`.
 template <class F>
-Heart heart_beside(unsigned workers, unsigned count, F disturb) {
+Heart heart_beside(unsigned workers, unsigned count, F disturb, Beats beats = Beats::by_ticker) {
   Heart heart;
+  const auto by_ticker = [&heart](Time begin, Time end) {
+    Ticker ticker{1ms};
+    heart.beat(begin, end, [&] { ticker.next(); });
+  };
+  const auto by_socket = [&heart](Time begin, Time end) {
+    const net::TcpListener listener = net::listen({"127.0.0.1", 0}).value();
+    const Pulse pulse{listener.port(), end};
+    const net::TcpStream peer = listener.accept().value();
+    std::array<std::byte, 64> bytes{};
+    heart.beat(begin, end, [&] {
+      if (peer.read_some(bytes).value().empty()) sleep_for(1ms);  // it has ended; so do we soon
+    });
+  };
   // The default but with one worker, which otherwise stays the only one.
   FiberIo io{Options{.workers = workers, .max_workers = 2 * workers}};
   io.run([&] {
     nursery([&](Nursery& n) {
       const Time begin = RealClock::now();
       const Time end = begin + lasting(2s);
-      n.spawn([&heart, begin, end] { heart.beat(begin, end); });
+      n.spawn([&, begin, end] {
+        beats == Beats::by_ticker ? by_ticker(begin, end) : by_socket(begin, end);
+      });
       for (unsigned i = 0; i < count; ++i) n.spawn([disturb, end] { disturb(end); });
     });
   });
   return heart;
-}
-
-void sleep_in_the_kernel(RealClock::duration d) {
-  const auto whole = std::chrono::duration_cast<std::chrono::seconds>(d);
-  const std::timespec request{.tv_sec = whole.count(), .tv_nsec = (d - whole) / 1ns};
-  ::nanosleep(&request, nullptr);
 }
 
 // One call after another, 50 ms each; the others get a turn in between.
@@ -95,19 +156,20 @@ void by_blocking(Time end) {
   sit_in_calls(end, [](RealClock::duration d) { blocking([d] { sleep_in_the_kernel(d); }); });
 }
 
-void kidnap(unsigned workers) {
-  const auto beats = [workers](unsigned count, void (*disturb)(Time)) {
-    return static_cast<double>(heart_beside(workers, count, disturb).beats);
+// Shares of the wakes that a heart keeps, of those of one that nobody disturbs.
+void kidnap(unsigned workers, Beats by, const std::string& suffix) {
+  const auto beats = [&](unsigned count, void (*disturb)(Time)) {
+    return static_cast<double>(heart_beside(workers, count, disturb, by).beats);
   };
   const double before = beats(0, without_asking);
   const double half = beats((workers + 1) / 2, without_asking);
   const double all = beats(workers, without_asking);
-  const double asked = beats(workers, by_blocking);
+  const double asked = by == Beats::by_ticker ? beats(workers, by_blocking) : 0;
   const double undisturbed = std::max(before, beats(0, without_asking));
   expect(undisturbed > 0, "kidnap: no heartbeat");
-  emit("kidnap_half", 100 * half / undisturbed, "% kept");
-  emit("kidnap_all", 100 * all / undisturbed, "% kept");
-  emit("kidnap_all_asked", 100 * asked / undisturbed, "% kept");
+  emit("kidnap_half" + suffix, 100 * half / undisturbed, "% kept");
+  emit("kidnap_all" + suffix, 100 * all / undisturbed, "% kept");
+  if (by == Beats::by_ticker) emit("kidnap_all_asked", 100 * asked / undisturbed, "% kept");
 }
 
 void compute_until(Time end) {
@@ -237,12 +299,6 @@ double pipeline(long items) {
   const auto count = static_cast<std::uint64_t>(items);
   expect(sum == count * (count - 1) / 2 + count * kStages, "isolation");
   return s;
-}
-
-double cpu_seconds() {
-  std::timespec t{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
 }
 
 // Of a pipeline, the mean of several side by side: how long they take, and how much CPU.
@@ -388,7 +444,8 @@ void wake_storm(unsigned workers) {
 bool run_robust_workload(std::string_view workload, unsigned workers) {
   const auto inside = [=](auto f) { FiberIo{Options{.workers = workers}}.run(f); };
   if (workload == "kidnap") {
-    kidnap(workers);
+    kidnap(workers, Beats::by_ticker, "");
+    kidnap(workers, Beats::by_socket, "_socket");
   } else if (workload == "hogs") {
     hogs(workers);
   } else if (workload == "herd") {

@@ -2,7 +2,8 @@
 # Measures weft, alone or beside its peers: the same workloads, in turn, in one run; prints tables.
 #
 #   bench/run.sh BIN_DIR                 BIN_DIR holds weft-bench, as build/bench/bin does
-#   bench/run.sh --readme RESULTS.json   records the results of a run in the repository's README
+#   bench/run.sh --readme RESULTS.json [BLOCK]
+#                                        records the results of a run in the repository's README
 #
 #   PASSES=3                             passes over all programs
 #   WORKLOADS="yield spawn fib30"        which; bench/README.md lists them all
@@ -10,6 +11,7 @@
 #   PEERS=1                              with the peers: installs their Debian packages first;
 #                                        PEERS=installed: with those that are there
 #   ONLY=regex                           only the peers whose name matches
+#   RESULTS=results                      folder of the results
 #
 # A peer whose packages are not installed is skipped. Everything written goes beside BIN_DIR: built
 # peers to peers/, the raw values, JSON, tables and plot to results/.
@@ -23,12 +25,12 @@ if [[ $# != 1 || ! -x "$1/weft-bench" ]]; then
 fi
 bin="$(cd "$1" && pwd)"
 peers="$(dirname "$bin")/peers"
-results="$(dirname "$bin")/results"
+results="$(dirname "$bin")/${RESULTS:-results}"
 csv="$results/results.csv"
 passes="${PASSES:-3}"
 default_workloads="yield spawn pingpong buffered select ring skynet mem1m sleepers timers mutex"
 default_workloads="$default_workloads fib30 sieve cancel pipeline parmap kidnap herd hogs"
-default_workloads="$default_workloads isolation idle wake_storm sim"
+default_workloads="$default_workloads isolation idle wake_storm sim echo http idle_connections"
 workloads="${WORKLOADS:-$default_workloads}"
 workers_wanted="${WORKERS:-1 2}"
 only="${ONLY:-.}"
@@ -47,9 +49,12 @@ say() { printf '%s\n' "$*" >&2; }
 
 # ---- the programs --------------------------------------------------------------------------------
 # name | what it is built from | what must be there | Debian package | libraries
+# weft's own columns beside `weft`: sockets with the reactor that is named, whatever is the default.
 
 programs() {
   cat <<'TABLE'
+weft-epoll||reactor:epoll||
+weft-uring||reactor:uring||
 go|go|command:go|golang-go|
 tokio|tokio|file:/usr/share/cargo/registry/tokio-1*|cargo, librust-tokio-dev and others|
 boost-fiber|boost.cpp|header:boost/fiber/all.hpp|libboost-fiber1.81-dev|boost_fiber boost_context
@@ -61,6 +66,7 @@ threads|threads.cpp|header:thread|g++|
 asio-spawn|asio.cpp|header:boost/asio.hpp|libboost-coroutine1.81-dev|boost_coroutine boost_context
 asio-co|asio.cpp|header:boost/asio.hpp|libboost-coroutine1.81-dev|boost_coroutine boost_context
 epoll|epoll.cpp|header:sys/epoll.h|g++|
+uring|uring.cpp|header:liburing.h|liburing-dev|uring
 nginx||command:nginx|nginx-light|
 TABLE
 }
@@ -68,9 +74,10 @@ TABLE
 # Debian's own places, for a shell that has a toolchain of its own on its PATH.
 PATH="$PATH:/usr/bin:/usr/sbin"
 
-there() { # command:NAME, file:GLOB or header:NAME
+there() { # command:NAME, file:GLOB, header:NAME or reactor:NAME
   case "$1" in
     command:*) command -v "${1#command:}" >/dev/null ;;
+    reactor:*) [[ "$(WEFT_IO="${1#*:}" "$bin/weft-bench" --reactor 2>/dev/null)" =~ ${1#*:}$ ]] ;;
     file:*) compgen -G "${1#file:}" >/dev/null ;;
     header:*) echo "#include <${1#header:}>" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1 ;;
   esac
@@ -79,7 +86,8 @@ there() { # command:NAME, file:GLOB or header:NAME
 compile() { # <source> <program> <libraries...>
   local source="$1" program="$2"
   shift 2
-  [[ "$program" -nt "$source" && "$program" -nt "$here/peers/bench.hpp" ]] ||
+  [[ "$program" -nt "$source" && "$program" -nt "$here/peers/bench.hpp" &&
+    "$program" -nt "$here/peers/serve.hpp" ]] ||
     g++ -std=c++20 -O2 -DNDEBUG -pthread "$source" -o "$program" "${@/#/-l}"
 }
 
@@ -106,7 +114,8 @@ prepare_peers() {
     [[ "$name" =~ $only ]] || continue
     offers_any "$name" || continue
     if ! there "$needs"; then
-      say "skipped: $name is not installed (Debian: $packages)"
+      if [[ "$needs" == reactor:* ]]; then say "skipped: $name, this weft has no such reactor"
+      else say "skipped: $name is not installed (Debian: $packages)"; fi
     elif ! build "$source" "$libraries" >"$peers/$name.log" 2>&1; then
       say "skipped: $name does not build, see $peers/$name.log"
     else
@@ -118,6 +127,7 @@ prepare_peers() {
 # All at once, or what can be had of it: other releases of Debian have other versions.
 install_peers() {
   local list="$here/../scripts/packages-bench.txt" line
+  export RUNLEVEL=1 # a server that is installed to be measured is not to be started by Debian
   # shellcheck disable=SC2046
   "$here/../scripts/bootstrap.sh" $(sed -e 's/#.*//' "$list") && return
   while read -r line; do
@@ -129,9 +139,11 @@ install_peers() {
 # Whether it makes sense to ask a program for a workload; it may still answer that it has none.
 offers() { # <name> <workload>
   case "$1 $2" in
-    "weft "*) true ;;
-    "nginx http" | "asio-"*" echo" | "epoll echo") true ;;
-    "nginx "* | "asio-"* | "epoll "*) false ;;
+    "weft "* | "weft-"*" echo" | "weft-"*" http" | "weft-"*" idle_connections") true ;;
+    "weft-"*) false ;;
+    "nginx http" | "asio-"*" echo" | "epoll echo" | "epoll http" | "uring echo" | "uring http")
+      true ;;
+    "nginx "* | "asio-"* | "epoll "* | "uring "*) false ;;
   esac
 }
 offers_any() {
@@ -143,6 +155,7 @@ offers_any() {
 command_of() { # <name> <workload> <workers>
   case "$1" in
     weft) echo "$bin/weft-bench $2 $3" ;;
+    weft-*) echo "env WEFT_IO=${1#weft-} $bin/weft-bench $2 $3" ;;
     go) echo "$peers/go-peer $2 $3" ;;
     tokio) echo "$peers/tokio-target/release/tokio-peer $2 $3" ;;
     boost-fiber) # a million stacks of the default size do not fit a small machine
@@ -175,6 +188,12 @@ note_failure() { # <name> <workers> <workload> <pass> <exit status>
   echo "$1,$2,$3,FAILED,$4,$5" >>"$csv"
 }
 
+# Status 2: it has no such workload, or not on this machine, and says why.
+not_offered() { # <name> <workload> <exit status>
+  [[ "$3" == 2 ]] || return 1
+  [[ ! -s "$results/errors" ]] || say "skipped: $1 $2: $(head -1 "$results/errors")"
+}
+
 run_once() { # <name> <workers> <workload> <pass>
   local pin=() status=0 output="$results/output"
   if (($2 <= core_count)); then pin=(taskset -c "$(cut -d' ' -f1-"$2" <<<"$cores" | tr ' ' ,)"); fi
@@ -182,11 +201,11 @@ run_once() { # <name> <workers> <workload> <pass>
   timeout $limit "${pin[@]}" $(command_of "$1" "$3" "$2") >"$output" 2>"$results/errors" ||
     status=$?
   record "$1" "$2" "$4" <"$output"
-  [[ $status == 0 || $status == 2 ]] || note_failure "$1" "$2" "$3" "$4" $status
+  [[ $status == 0 ]] || not_offered "$1" "$3" $status || note_failure "$1" "$2" "$3" "$4" $status
 }
 
 # shellcheck source=bench/network.sh
-source "$here/network.sh" # run_server: the workloads echo and http
+source "$here/network.sh" # prepare_network, run_server: the workloads echo and http
 
 measure() {
   local pass workload workers name
@@ -213,7 +232,8 @@ version_of() {
   case "$1" in
     weft) echo "weft $("$bin/weft" --version 2>/dev/null | cut -d' ' -f2)" \
       "$(git -C "$here" describe --always --dirty --abbrev=12 2>/dev/null)" \
-      "$("$bin/weft-bench" --build 2>/dev/null)" ;;
+      "$("$bin/weft-bench" --build 2>/dev/null)" \
+      "$("$bin/weft-bench" --reactor 2>/dev/null)" ;;
     go) go version | cut -d' ' -f3 ;;
     tokio) compgen -G '/usr/share/cargo/registry/tokio-1*' | sed 's#.*/##' ;;
     boost-fiber) dpkg-query -W -f 'Boost ${Version}' libboost-fiber1.81-dev 2>/dev/null ;;
@@ -222,6 +242,7 @@ version_of() {
     pth) dpkg-query -W -f 'Pth ${Version}' libpth-dev 2>/dev/null ;;
     erlang) dpkg-query -W -f 'Erlang ${Version}' erlang-base 2>/dev/null ;;
     nginx) nginx -v 2>&1 | cut -d: -f2 ;;
+    uring) dpkg-query -W -f 'liburing ${Version}' liburing-dev 2>/dev/null ;;
   esac || true
 }
 
@@ -236,15 +257,18 @@ about() { # <BIN_DIR as given>
   fact date "$(date -u +%F)"
   fact passes "$passes"
   for name in "${available[@]}"; do fact version "$(version_of "$name" | xargs)"; done
+  [[ " $workloads " != *" http "* ]] || fact version "$(wrk -v 2>&1 | head -1 | cut -d' ' -f1,2)"
   fact version "$(g++ --version | head -1)"
   fact scale "${WEFT_BENCH_SCALE:-}"
-  fact command "${PEERS:+PEERS=$PEERS }PASSES=$passes WORKLOADS=\"$workloads\"\
- WORKERS=\"$workers_wanted\" bench/run.sh $1"
+  fact command "${CLIENT:+CLIENT=$CLIENT }${LOAD_SECONDS:+LOAD_SECONDS=$LOAD_SECONDS }\
+${CONNECTIONS:+CONNECTIONS=\"$CONNECTIONS\" }${PEERS:+PEERS=$PEERS }PASSES=$passes\
+ WORKLOADS=\"$workloads\" WORKERS=\"$workers_wanted\" bench/run.sh $1"
 }
 
 prepare_peers
+prepare_network
 about "$1" >"$results/about.csv" # before: what is compiled meanwhile is not what ran
 measure
 python3 -B "$here/report.py" "$results" "${available[@]}"
 say "results: $results"
-! grep -q '^weft,.*,FAILED,' "$csv"
+! grep -Eq '^weft(-[a-z]+)?,.*,FAILED,' "$csv"

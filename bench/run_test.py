@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Tests bench/run.sh and bench/report.py on a stand-in for weft-bench and with no peer at all.
 
-usage: run_test.py             the harness alone
-       run_test.py WEFT_BENCH  the harness on the real program, with tiny counts
+usage: run_test.py                     the harness alone
+       run_test.py WEFT_BENCH Real     the harness on the real program, with tiny counts
+       run_test.py WEFT_BENCH Servers  its servers, by hand and under load beside the raw loops
 """
 
 import json
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -113,7 +116,7 @@ class Harness(Scratch):
         self.assertEqual(len(re.findall(r"\| words \| req/s \| 3 / 2 \|", run.stdout)), 2)
         self.assertIn("1 worker, pinned to one core:", run.stdout)
         self.assertIn("2 workers, pinned to two cores:", run.stdout)
-        self.assertIn("req/s (more is better)", self.check_plot())
+        self.assertIn("requests per second (more is better)", self.check_plot())
 
     def test_robustness_has_tables_of_its_own(self):
         run = run_sh(self.bin, WORKLOADS="yield kidnap", PASSES="3", WORKERS="1 2")
@@ -201,6 +204,23 @@ class Readme(Scratch):
                          .returncode, 0)
         self.assertEqual(self.readme.read_text(), text)
 
+    def test_a_block_of_its_own(self):
+        self.record()
+        bench = self.readme.read_text()
+        net = [self.results / "results.json", "bench-net"]
+        self.assertIn("has no <!-- bench-net:begin -->", self.report("--readme", *net).stderr)
+        self.assertFalse((self.root / "bench/results/recorded-net.json").exists())
+        self.readme.write_text(bench + "<!-- bench-net:begin -->\n<!-- bench-net:end -->\n")
+        self.assertEqual(self.report("--check").returncode, 0)
+        self.assertEqual(self.report("--readme", *net).returncode, 0)
+        text = self.readme.read_text()
+        self.assertTrue(text.startswith(bench), text)
+        self.assertIn("bench/results/recorded-net.svg", text)
+        self.assertEqual(self.report("--check").returncode, 0)
+        self.readme.write_text(bench + text[len(bench):].replace("| 11 / 11 |", "| 1 / 1 |"))
+        self.assertIn("recorded-net.json", self.report("--check").stderr)
+        self.assertIn("no such block", self.report("--readme", net[0], "nosuch").stderr)
+
     def test_a_figure_that_was_not_measured_is_found(self):
         self.record()
         self.readme.write_text(self.readme.read_text().replace("| 11 / 11 |", "| 1 / 1 |"))
@@ -238,7 +258,7 @@ class Real(Scratch):
     def test_every_workload_runs_and_every_result_is_right(self):
         run = run_sh(self.bin, WORKLOADS="yield spawn event mem100k mem1m sleepers timers cancel "
                      "cancel1m mutex fib fib30 kidnap herd hogs isolation idle wake_storm "
-                     "sim",
+                     "sim idle_connections",
                      PASSES="1", WORKERS="1 2",
                      WEFT_BENCH_SCALE="0.002")
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
@@ -253,8 +273,10 @@ class Real(Scratch):
                 "async_seq", "event_pingpong", "sleep_cpu", "sleep_late_max", "timer_seq",
                 "timer_bulk", "cancel_100k", "cancel_100k_unwound", "cancel_1m",
                 "mem_100k", "mem_1m", "mem_1m_tables", "mem_1m_create",
-                "mem_1m_teardown", "kidnap_half", "kidnap_all", "kidnap_all_asked", "herd_wake",
-                "herd_wake_p99", "herd_wakes", "hogs_gap_p99", "hogs_gap_max", "idle_switches",
+                "mem_1m_teardown", "kidnap_half", "kidnap_all", "kidnap_all_asked",
+                "kidnap_half_socket", "kidnap_all_socket", "conn_10k", "conn_10k_tables",
+                "conn_10k_cpu", "herd_wake", "herd_wake_p99", "herd_wakes", "hogs_gap_p99",
+                "hogs_gap_max", "idle_switches",
             }, seen)
             self.assertEqual({"sim_mutex", "sim_channel", "sim_sleep", "sim_ticker",
                               "sim_explore"} <= seen, workers == 1)
@@ -267,9 +289,126 @@ class Real(Scratch):
 
     def test_what_the_program_does_not_offer(self):
         for arguments, status in [(["nosuch", "1"], 2), (["nosuch", "2"], 2), (["yield", "0"], 1),
-                                  (["yield", "two"], 1), ([], 1)]:
+                                  (["yield", "two"], 1), ([], 1), (["echo", "1", "65536"], 1),
+                                  (["echo", "1", "port"], 1)]:
             run = subprocess.run([WEFT_BENCH, *arguments], capture_output=True, text=True)
             self.assertEqual((run.returncode, run.stdout), (status, ""), arguments)
+
+    def test_what_the_machine_does_not_allow_is_left_out(self):
+        run = subprocess.run(["bash", "-c", 'ulimit -n 1000; "$0" idle_connections 1', WEFT_BENCH],
+                             capture_output=True, text=True)
+        self.assertEqual((run.returncode, run.stdout), (2, ""), run.stderr)
+        self.assertIn("ulimit -Hn is 1000", run.stderr)
+
+
+class Servers(Scratch):
+    HELLO = (b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 12\r\n\r\n"
+             b"hello world\n")
+
+    def setUp(self):
+        super().setUp()
+        if WEFT_BENCH is None:
+            self.skipTest("needs the program weft-bench as an argument")
+
+    def start(self, *command):
+        """Returns the port that the server says it listens on."""
+        self.server = subprocess.Popen([WEFT_BENCH, *command, "0"], stdout=subprocess.PIPE,
+                                       text=True)
+        self.addCleanup(self.server.stdout.close)
+        self.addCleanup(self.server.wait)
+        self.addCleanup(self.server.kill)
+        name, self.port, what = self.server.stdout.readline().split()
+        self.assertEqual((name, what), ("port", command[0]))
+
+    def connect(self):
+        connection = socket.create_connection(("127.0.0.1", int(self.port)), timeout=60)
+        self.addCleanup(connection.close)
+        return connection
+
+    def stop(self):
+        """In order, and with what it has used as its last word."""
+        self.server.send_signal(signal.SIGTERM)
+        self.assertEqual(self.server.wait(60), 0)
+        self.assertRegex(self.server.stdout.read(), r"^(echo|http)_server_cpu [0-9.e-]+ s\n$")
+
+    def expect(self, connection, answer):
+        seen = b""
+        while len(seen) < len(answer):
+            got = connection.recv(len(answer) - len(seen))
+            self.assertTrue(got, seen)
+            seen += got
+        self.assertEqual(seen, answer)
+
+    def test_echo(self):
+        for workers in ("1", "2"):
+            self.start("echo", workers)
+            connections = [self.connect() for _ in range(20)]
+            for turn in range(3):
+                for i, c in enumerate(connections):
+                    c.sendall(bytes([i, turn]) * 32)
+                for i, c in reversed(list(enumerate(connections))):
+                    self.expect(c, bytes([i, turn]) * 32)
+            long = bytes(range(256)) * 100
+            connections[0].sendall(long)
+            self.expect(connections[0], long)
+            connections[1].shutdown(socket.SHUT_WR)
+            self.assertEqual(connections[1].recv(1), b"")
+            self.stop()  # with connections open
+
+    def test_http(self):
+        self.start("http", "1")
+        c = self.connect()
+        get = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+        for _ in range(2):
+            c.sendall(get)
+            self.expect(c, self.HELLO)
+        c.sendall(get * 100)  # more than one buffer, so that a head is cut
+        self.expect(c, self.HELLO * 100)
+        for part in (get[:3], get[3:-2], get[-2:]):
+            c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            c.sendall(part)
+        self.expect(c, self.HELLO)
+        for last in (b"GET / HTTP/1.1\r\nconnection: Close\r\n\r\n", b"GET / HTTP/1.0\r\n\r\n"):
+            c = self.connect()
+            c.sendall(last)
+            self.expect(c, self.HELLO)
+            self.assertEqual(c.recv(1), b"")
+        for bad, status in ((b"POST / HTTP/1.1\r\n\r\n", b"HTTP/1.1 405 "),
+                            (b"GET /" + b"a" * 4091, b"HTTP/1.1 431 ")):
+            c = self.connect()
+            c.sendall(bad)
+            self.expect(c, status)
+            while c.recv(4096):
+                pass
+        self.stop()
+
+    def test_a_port_that_is_taken(self):
+        self.start("echo", "1")
+        run = subprocess.run([WEFT_BENCH, "echo", "1", self.port], capture_output=True, text=True)
+        self.assertEqual((run.returncode, run.stdout), (1, ""))
+        self.assertIn("Address already in use", run.stderr)
+        self.stop()
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs a core for the load")
+    def test_under_load_beside_the_raw_loops(self):
+        shutil.copy(WEFT_BENCH, self.bin / "weft-bench")
+        workloads = ["echo"] + ["http"] * bool(shutil.which("wrk"))
+        run = run_sh(self.bin, WORKLOADS=" ".join(workloads), PASSES="1", LOAD_SECONDS="1",
+                     CONNECTIONS="8 64", PEERS="installed",
+                     ONLY="^(weft-epoll|weft-uring|epoll|uring)$")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.check_markdown(run.stdout)
+        results = self.json()
+        self.assertEqual(results["failures"], [])
+        of_weft = {row["metric"] for row in results["rows"] if "weft" in row["programs"]}
+        wanted = {f"echo_{n}{what}" for n in (8, 64) for what in ("", "_srv_cpu", "_p50", "_p99")}
+        if "http" in workloads:
+            wanted |= {"http_64", "http_64_srv_cpu", "http_64_p50", "http_64_p99"}
+        self.assertLessEqual(wanted, of_weft)
+        self.assertLessEqual({"weft-epoll", "epoll"}, set(results["programs"]))
+        for row in results["rows"]:
+            for of in row["programs"].values():
+                self.assertGreater(of["best"], 0, row)
 
 
 if __name__ == "__main__":

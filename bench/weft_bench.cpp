@@ -1,5 +1,5 @@
 // weft's side of the workloads: `weft-bench <workload> <workers> [port]` prints "metric value unit"
-// lines. Exit status 2: a workload this version does not offer.
+// lines. Exit status 2: a workload this version does not offer, or this machine does not allow.
 //
 // WEFT_BENCH_SCALE, a number up to 1, makes every count smaller: to see that it runs, not how fast.
 // Every workload checks its result; where the check itself would cost something, it has a round of
@@ -14,9 +14,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <deque>
-#include <fstream>
 #include <numeric>
 #include <random>
 #include <string>
@@ -116,23 +114,6 @@ void event_ping_pong(long rounds) {
 
 // ── W8 ──────────────────────────────────────────────────────────────────────────────────────────
 
-struct Memory {
-  double resident = 0;     // bytes
-  double page_tables = 0;  // bytes
-
-  static Memory now() {
-    Memory seen;
-    std::ifstream status{"/proc/self/status"};
-    for (std::string word; status >> word;) {
-      if (word == "VmRSS:") status >> seen.resident;
-      if (word == "VmPTE:") status >> seen.page_tables;
-    }
-    seen.resident *= 1024;
-    seen.page_tables *= 1024;
-    return seen;
-  }
-};
-
 // Everybody waits for one event. Every stack has its guard: there is no other kind.
 void parked(const std::string& label, long count) {
   std::atomic<long> up{0};
@@ -166,12 +147,6 @@ void parked(const std::string& label, long count) {
 }
 
 // ── W9 ──────────────────────────────────────────────────────────────────────────────────────────
-
-double cpu_seconds() {
-  std::timespec t{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) / 1e9;
-}
 
 // Each fiber measures how much later than asked for it went on.
 void sleepers(long count) {
@@ -317,14 +292,21 @@ bool run_workload(std::string_view workload) {
   return true;
 }
 
+// By what this engine waits for sockets: "epoll". WEFT_IO asks for another one.
+int print_reactor() {
+  const auto reactor = weft::FiberIo{}.run([] { return weft::io().reactor(); });
+  std::printf("%s\n", reactor ? std::string{reactor->kind()}.c_str() : "none");
+  return 0;
+}
+
 int refuse(const char* why) {
   std::fprintf(stderr,
                "weft-bench: %s\n"
                "usage: weft-bench yield|spawn|event|pingpong|buffered|select|ring|skynet|sieve|\n"
                "                  pipeline|parmap|mem100k|mem1m|sleepers|timers|cancel|cancel1m|\n"
                "                  mutex|fib|fib30|kidnap|herd|hogs|isolation|idle|wake_storm|\n"
-               "                  sim [workers] [port]\n"
-               "       weft-bench --build\n",
+               "                  sim|echo|http|idle_connections [workers] [port]\n"
+               "       weft-bench --build | --reactor\n",
                why);
   return 1;
 }
@@ -338,16 +320,25 @@ int main(int argc, char** argv) {
   const unsigned long workers = argc > 2 ? std::strtoul(argv[2], &end, 10) : 1;
   if (argc > 2 && (end == argv[2] || *end != '\0' || workers == 0 || workers > 1024))
     return refuse("the number of workers is 1 to 1024");
+  const unsigned long port = argc > 3 ? std::strtoul(argv[3], &end, 10) : 0;
+  if (argc > 3 && (end == argv[3] || *end != '\0' || port > 65535))
+    return refuse("a port is 1 to 65535; 0: any");
   if (const char* const text = std::getenv("WEFT_BENCH_SCALE")) {
     scale = std::strtod(text, &end);
     if (end == text || *end != '\0' || !(scale > 0 && scale <= 1))
       return refuse("WEFT_BENCH_SCALE is a number above 0, and 1 at most");
   }
   try {
+    if (std::string_view{argv[1]} == "--reactor") return print_reactor();
+    if (run_net_workload(argv[1], static_cast<unsigned>(workers), static_cast<std::uint16_t>(port)))
+      return 0;
     if (run_robust_workload(argv[1], static_cast<unsigned>(workers))) return 0;
     if (run_sim_workload(argv[1], static_cast<unsigned>(workers))) return 0;
     weft::FiberIo io{weft::Options{.workers = static_cast<unsigned>(workers)}};
     return io.run([&] { return run_workload(argv[1]); }) ? 0 : 2;
+  } catch (const NotHere& why) {
+    std::fprintf(stderr, "weft-bench: %s\n", why.what());
+    return 2;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "weft-bench: %s\n", error.what());
     return 1;

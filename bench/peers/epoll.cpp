@@ -1,22 +1,28 @@
-// Upper reference for the echo workload: a hand-written level-triggered epoll loop, one thread.
-// usage: epoll echo 1 <port>
-#include <arpa/inet.h>
-#include <netinet/tcp.h>
+// Reference for the network workloads: a hand-written level-triggered epoll loop, one thread.
+// usage: epoll echo|http 1 <port>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
-#include <cstdlib>
-int main(int, char** argv) {
-  int l = socket(AF_INET, SOCK_STREAM, 0), on = 1;
-  setsockopt(l, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  sockaddr_in a{};
-  a.sin_family = AF_INET;
-  a.sin_port = htons(std::atoi(argv[3]));
-  a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (bind(l, (sockaddr*)&a, sizeof a) || listen(l, 4096)) return 3;
+#include <string>
+#include <vector>
+#include "serve.hpp"
+
+static bool echo(int fd, char* bytes, ssize_t n) { return write(fd, bytes, n) == n; }
+static bool hello(int fd, Heads& heads, std::string_view bytes, std::string& out) {
+  out.clear();
+  for (int n = heads.ended_in(bytes); n > 0; --n) out += kHello;
+  return out.empty() || write(fd, out.data(), out.size()) == ssize_t(out.size());
+}
+
+int main(int argc, char** argv) {
+  if (argc != 4 || (std::string_view(argv[1]) != "echo" && std::string_view(argv[1]) != "http"))
+    return 2;
+  const bool http = std::string_view(argv[1]) == "http";
+  int l = listen_on(std::atoi(argv[3]));
   int ep = epoll_create1(0);
   epoll_event e{EPOLLIN, {.fd = l}}, ev[512];
   epoll_ctl(ep, EPOLL_CTL_ADD, l, &e);
+  std::vector<Heads> heads;  // by descriptor
+  std::string out;
   char buf[4096];
   for (;;) {
     int n = epoll_wait(ep, ev, 512, -1);
@@ -24,12 +30,16 @@ int main(int, char** argv) {
       int fd = ev[i].data.fd;
       if (fd == l) {
         fd = accept4(l, nullptr, nullptr, SOCK_NONBLOCK);
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        if (fd < 0) continue;
+        if (size_t(fd) >= heads.size()) heads.resize(2 * fd + 1);
+        heads[fd] = {};
         e = {EPOLLIN, {.fd = fd}};
         epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e);
       } else {
         ssize_t k = read(fd, buf, sizeof buf);
-        if (k <= 0 || write(fd, buf, k) != k) close(fd);
+        bool go_on =
+            k > 0 && (http ? hello(fd, heads[fd], {buf, size_t(k)}, out) : echo(fd, buf, k));
+        if (!go_on) close(fd);
       }
     }
   }

@@ -187,12 +187,33 @@ struct Heart {
     }
   }
 };
+// The heart of a socket: one thread sends a byte per millisecond, another one reads.
+static void beat_by_socket(Heart& h, clk::time_point begin, clk::time_point end) {
+  int s[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, s)) std::_Exit(3);
+  std::thread sender([=] {
+    for (auto due = begin; clk::now() < end; sleep_until(due)) {
+      if (write(s[1], "", 1) != 1) std::_Exit(3);
+      due = std::max(due, clk::now()) + std::chrono::milliseconds(1);
+    }
+    close(s[1]);
+  });
+  char bytes[64];
+  for (auto last = begin; read(s[0], bytes, sizeof bytes) > 0;) {
+    auto now = clk::now();
+    h.beats += now < end;
+    h.gaps.push_back(ms(now - last).count());
+    last = now;
+  }
+  sender.join();
+  close(s[0]);
+}
 template <class F>
-static Heart heart_beside(int count, F disturb) {
+static Heart heart_beside(int count, F disturb, bool by_socket = false) {
   Heart h;
   Threads v;
   auto begin = clk::now(), end = begin + std::chrono::seconds(2);
-  v.emplace_back([&] { h.beat(begin, end); });
+  v.emplace_back([&] { by_socket ? beat_by_socket(h, begin, end) : h.beat(begin, end); });
   for (int i = 0; i < count; ++i) v.emplace_back([=] { disturb(end); });
   join(v);
   return h;
@@ -201,12 +222,14 @@ static void sit_in_calls(clk::time_point end) {
   for (auto now = clk::now(); now < end; now = clk::now())
     sleep_until(std::min(now + std::chrono::milliseconds(50), end));
 }
-static void kidnap(int cores) {
-  auto beats = [](int count) { return double(heart_beside(count, sit_in_calls).beats); };
+static void kidnap(int cores, bool by_socket, const std::string& suffix) {
+  auto beats = [&](int count) {
+    return double(heart_beside(count, sit_in_calls, by_socket).beats);
+  };
   double before = beats(0), half = beats((cores + 1) / 2), all = beats(cores);
   double undisturbed = std::max(before, beats(0));
-  emit("kidnap_half", 100 * half / undisturbed, "% kept");
-  emit("kidnap_all", 100 * all / undisturbed, "% kept");
+  emit("kidnap_half" + suffix, 100 * half / undisturbed, "% kept");
+  emit("kidnap_all" + suffix, 100 * all / undisturbed, "% kept");
 }
 static void hogs(int cores) {
   Heart h = heart_beside(cores, [](clk::time_point end) {
@@ -395,9 +418,10 @@ int main(int argc, char** argv) {
     mem();
   else if (w == "mutex")
     mutex();
-  else if (w == "kidnap")
-    kidnap(cores);
-  else if (w == "hogs")
+  else if (w == "kidnap") {
+    kidnap(cores, false, "");
+    kidnap(cores, true, "_socket");
+  } else if (w == "hogs")
     hogs(cores);
   else if (w == "herd") {
     herd();

@@ -4,10 +4,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"runtime"
 	"runtime/debug"
 	"sort"
@@ -451,18 +453,19 @@ func percentile(values []float64, hundredths float64) float64 {
 	return values[at]
 }
 
-// A beat per millisecond; what was missed is lost.
-func heartBeside(count int, disturb func(end time.Time)) (beats int, gaps []float64) {
+// A beat per millisecond, whenever next returns; what was missed is lost.
+func heartBeside(count int, disturb func(end time.Time), beating func() (func(), func())) (
+	beats int, gaps []float64) {
 	var wg sync.WaitGroup
 	wg.Add(count + 1)
 	begin := time.Now()
 	end := begin.Add(2 * time.Second)
 	go func() {
 		defer wg.Done()
-		ticker := time.NewTicker(time.Millisecond)
-		defer ticker.Stop()
+		next, stop := beating()
+		defer stop()
 		for last := begin; last.Before(end); {
-			<-ticker.C
+			next()
 			now := time.Now()
 			if now.Before(end) {
 				beats++
@@ -481,6 +484,52 @@ func heartBeside(count int, disturb func(end time.Time)) (beats int, gaps []floa
 	return
 }
 
+func byTicker() (next, stop func()) {
+	ticker := time.NewTicker(time.Millisecond)
+	return func() { <-ticker.C }, ticker.Stop
+}
+
+// From another process: a goroutine that sends would be disturbed itself.
+func bySocket() (next, stop func()) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	sender := exec.Command(os.Args[0], "pulse", "1", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	if err := sender.Start(); err != nil {
+		panic(err)
+	}
+	c, err := l.Accept()
+	if err != nil {
+		panic(err)
+	}
+	buf := make([]byte, 64)
+	next = func() {
+		if _, err := c.Read(buf); err != nil {
+			panic(err)
+		}
+	}
+	return next, func() {
+		c.Close()
+		l.Close()
+		sender.Process.Kill()
+		sender.Wait()
+	}
+}
+
+// Until nobody listens any more.
+func pulse(port string) {
+	c, err := net.Dial("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		panic(err)
+	}
+	for range time.Tick(time.Millisecond) {
+		if _, err := c.Write([]byte{0}); err != nil {
+			return
+		}
+	}
+}
+
 // One call after another, 50 ms each; the others get a turn in between.
 func sitInCalls(end time.Time) {
 	for left := time.Until(end); left > 0; left = time.Until(end) {
@@ -493,22 +542,22 @@ func sitInCalls(end time.Time) {
 	}
 }
 
-func kidnap(procs int) {
-	undisturbed, _ := heartBeside(0, sitInCalls)
-	half, _ := heartBeside((procs+1)/2, sitInCalls)
-	all, _ := heartBeside(procs, sitInCalls)
-	if again, _ := heartBeside(0, sitInCalls); again > undisturbed {
+func kidnap(procs int, beating func() (func(), func()), suffix string) {
+	undisturbed, _ := heartBeside(0, sitInCalls, beating)
+	half, _ := heartBeside((procs+1)/2, sitInCalls, beating)
+	all, _ := heartBeside(procs, sitInCalls, beating)
+	if again, _ := heartBeside(0, sitInCalls, beating); again > undisturbed {
 		undisturbed = again
 	}
-	emit("kidnap_half", 100*float64(half)/float64(undisturbed), "% kept")
-	emit("kidnap_all", 100*float64(all)/float64(undisturbed), "% kept")
+	emit("kidnap_half"+suffix, 100*float64(half)/float64(undisturbed), "% kept")
+	emit("kidnap_all"+suffix, 100*float64(all)/float64(undisturbed), "% kept")
 }
 
 func hogs(procs int) {
 	_, gaps := heartBeside(procs, func(end time.Time) {
 		for time.Now().Before(end) {
 		}
-	})
+	}, byTicker)
 	emit("hogs_gap_p99", percentile(gaps, 99), "ms")
 	emit("hogs_gap_max", percentile(gaps, 100), "ms")
 }
@@ -656,13 +705,12 @@ func idle() {
 	emit("idle_switches", float64(voluntarySwitches()-before)/3, "1/s")
 }
 
-func echo(port string) {
-	l, err := net.Listen("tcp", "127.0.0.1:"+port)
-	if err != nil {
-		panic(err)
-	}
+func serveEcho(l net.Listener) {
 	for {
-		c, _ := l.Accept()
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
 		go func() {
 			defer c.Close()
 			buf := make([]byte, 4096)
@@ -677,6 +725,66 @@ func echo(port string) {
 			}
 		}()
 	}
+}
+
+func echo(port string) {
+	l, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		panic(err)
+	}
+	serveEcho(l)
+}
+
+// ---- W20: the other side is a process of its own, which has as many descriptors again
+
+const idleConnections = 10000
+
+func idle10k() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	go serveEcho(l)
+	crowd := exec.Command(os.Args[0], "crowd", "1", strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
+	stop, _ := crowd.StdinPipe()
+	connected, _ := crowd.StdoutPipe()
+	crowd.Stderr = os.Stderr
+	r0, p0 := rss(), pageTables()
+	if err := crowd.Start(); err != nil {
+		panic(err)
+	}
+	if _, err := connected.Read(make([]byte, 1)); err != nil {
+		panic("not every connection had an answer")
+	}
+	emit("conn_10k", (rss()-r0)/idleConnections, "B")
+	emit("conn_10k_tables", (pageTables()-p0)/idleConnections, "B")
+	c0 := cpu()
+	time.Sleep(5 * time.Second)
+	emit("conn_10k_cpu", (cpu()-c0)*1e3, "ms")
+	stop.Close()
+	crowd.Wait()
+}
+
+// Each connection is used once, and stays until the parent has seen enough.
+func crowd(port string) {
+	said, heard := make([]byte, 64), make([]byte, 64)
+	var all []net.Conn
+	for i := 0; i < idleConnections; i++ {
+		c, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			panic(err)
+		}
+		if _, err := c.Write(said); err != nil {
+			panic(err)
+		}
+		if _, err := io.ReadFull(c, heard); err != nil {
+			panic(err)
+		}
+		all = append(all, c)
+	}
+	fmt.Print(".")
+	io.Copy(io.Discard, os.Stdin)
+	runtime.KeepAlive(all)
 }
 
 func web(port string) {
@@ -734,7 +842,10 @@ func main() {
 	case "cancel":
 		cancel()
 	case "kidnap":
-		kidnap(procs)
+		kidnap(procs, byTicker, "")
+		kidnap(procs, bySocket, "_socket")
+	case "pulse":
+		pulse(os.Args[3])
 	case "hogs":
 		hogs(procs)
 	case "herd":
@@ -747,6 +858,10 @@ func main() {
 		isolation(procs)
 	case "idle":
 		idle()
+	case "idle_connections":
+		idle10k()
+	case "crowd":
+		crowd(os.Args[3])
 	case "echo":
 		echo(os.Args[3])
 	case "http":

@@ -189,13 +189,7 @@ void CancelScope::wake_strands(Fired& fired) noexcept {
 void CancelScope::wake(Roll& roll, Fired& fired) noexcept {
   while (Strand* const strand = roll.strands.pop_front()) {
     Fiber& fiber = strand->fiber;
-    // First: if the wait that we end returns a result all the same, the next one is to know.
-    // relaxed: the claim publishes it; to who does not wait it is a hint.
-    if (!mutant::kCancelHintsLate)
-      fiber.attention.fetch_or(kAttendScope, std::memory_order_relaxed);
-    if (fiber.word.cancel() == Claim::owned) fired.woken.push_back(fiber);
-    if (mutant::kCancelHintsLate)
-      fiber.attention.fetch_or(kAttendScope, std::memory_order_relaxed);
+    if (fiber.word.cancel(fiber.attention) == Claim::owned) fired.woken.push_back(fiber);
   }
 }
 

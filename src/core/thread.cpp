@@ -92,9 +92,9 @@ Fiber& ThreadIo::successor(Fiber& self, Departure how) noexcept {
     ::sched_yield();
     return self;
   }
-  if (self.word.commit_park()) {
+  if (self.word.commit_park(self.attention)) {
     sleep_until_resumed(self, carrier_of_this_thread());
-  } else {  // a verdict was latched: we are our own resumer
+  } else {  // ended already: we are our own resumer
     self.traits |= kLatched;
     self.word.run_thread();
   }

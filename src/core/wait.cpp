@@ -35,11 +35,12 @@ std::optional<std::size_t> try_each(std::span<Waitable* const> arms, std::size_t
 // Looks at our scope: whether it is cancelled.
 bool look_at_scope(Fiber& self) noexcept {
   if (self.attention.load(std::memory_order_relaxed) & kTurns) [[unlikely]] end_turn(self);
-  self.attention.fetch_and(static_cast<std::uint16_t>(~(kAttendScope | kAttendToEnrol)),
-                           std::memory_order_relaxed);
   const bool read_first =
       mutant::kNudgeClearedTooLate && self.scope && !self.scope->enrol(*self.strand);
-  self.word.clear_nudge();  // before the scopes are read: whoever cancels later nudges again
+  // Before the scopes are read: whoever cancels later nudges again. acquire: pairs with cancel();
+  // if we take a nudge back, we see the scope that it was for.
+  self.attention.fetch_and(static_cast<std::uint16_t>(~(kAttendScope | kAttendToEnrol)),
+                           std::memory_order_acq_rel);
   // Enrolled from now on, so that a yield or checkpoint after this one costs a single load.
   const bool cancelled = mutant::kNudgeClearedTooLate
                              ? read_first
@@ -68,12 +69,13 @@ std::optional<std::size_t> wait_for_any(std::span<Waitable* const> arms, std::si
   Fiber& self = Fiber::current();
   for (unsigned round = 0;; ++round) {
     if (const auto ready = try_each(arms, first)) return *ready;
-    const std::optional<Ticket> ticket = self.word.begin_park(nudges);
-    if (!ticket) {  // nudged between the last look at our scope and now
+    // Nudged since the last look at our scope. Later than this, the commit would find it.
+    const bool nudged = (self.attention.load(std::memory_order_relaxed) & kAttendScope) != 0;
+    if (nudged && nudges == Nudges::heed) [[unlikely]] {
       if (heed(self, on_cancel)) return std::nullopt;
       continue;
     }
-    Published published{arms, self, *ticket, Carrier::here().coarse_now};
+    Published published{arms, self, self.word.begin_park(nudges), Carrier::here().coarse_now};
     const bool turned_ready = !published.all();
     if (!turned_ready && switch_away(self)) [[likely]] {
       const std::size_t won = self.word.verdict().arm();
@@ -93,20 +95,11 @@ std::optional<std::size_t> wait_for_any(std::span<Waitable* const> arms, std::si
   }
 }
 
-// No canceller finds us from now on.
-Nudges leave_scope(Fiber& self) noexcept {
-  if (self.strand->enrolled) {
-    CancelScope::withdraw(*self.strand);
-    self.attention.fetch_or(kAttendToEnrol, std::memory_order_relaxed);
-  }
-  return Nudges::pass;
-}
-
 // After a checkpoint.
 std::size_t wait_here(Fiber& self, std::span<Waitable* const> arms, std::size_t first) {
   // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
   const bool shielded = !self.scope || Carrier::here().exceptions->uncaught != 0;
-  if (shielded) return *wait_for_any(arms, first, leave_scope(self));
+  if (shielded) return *wait_for_any(arms, first, Nudges::pass);
   // Enrolled, and a canceller that came since has left a nudge: no need to climb the tree, nor to
   // touch the strand.
   if (!is_calm(self)) [[unlikely]]
@@ -125,13 +118,13 @@ std::size_t wait(std::span<Waitable* const> arms, std::size_t first) {
 std::optional<std::size_t> wait(std::span<Waitable* const> arms, no_throw_t, std::size_t first) {
   Fiber& self = Fiber::current();
   const bool shielded = !self.scope || Carrier::here().exceptions->uncaught != 0;
-  if (shielded) return wait_for_any(arms, first, leave_scope(self));
+  if (shielded) return wait_for_any(arms, first, Nudges::pass);
   if (look_at_scope(self)) return std::nullopt;
   return wait_for_any(arms, first, Nudges::heed, OnCancel::return_it);
 }
 
 std::size_t wait_shielded(std::span<Waitable* const> arms) {
-  return *wait_for_any(arms, 0, leave_scope(Fiber::current()));
+  return *wait_for_any(arms, 0, Nudges::pass);
 }
 
 Ending end_of_wait(Fiber& self) noexcept {

@@ -190,7 +190,7 @@ void InPlace::yield(Fiber& self) noexcept {
 void InPlace::wait(Fiber& self) noexcept {
   coarse_now = monotonic_now();
   self.link.waiting().since = coarse_now;
-  if (!self.word.commit_park()) {  // a verdict was latched: we are our own resumer
+  if (!self.word.commit_park(self.attention)) {  // ended already: we are our own resumer
     self.traits |= kLatched;
     self.word.run_thread();
     return look_up_for_timers(self);

@@ -19,25 +19,11 @@ namespace {
 }  // namespace
 
 // A wait that ends without our name in the word was woken to try.
-//
-// It is no shielded wait from the start: that would take us off the roll of our scope, and our next
-// cancel point would put us there again. A cancel that comes is put off, and ends that.
 void Mutex::lock_contended(Fiber& self) {
   if (is_held_by(self)) refuse_relock();
   Acquire operation{*this, Standing::newcomer};
-  bool shielded = (self.attention.load(std::memory_order_relaxed) & kAttendScope) != 0;
   while (is_held() || !take(self)) {
-    bool woken = true;
-    if (shielded) {
-      wait_shielded(operation);
-    } else {
-      try {
-        woken = park(self, operation);
-      } catch (const Cancelled&) {
-        shielded = true;
-        continue;
-      }
-    }
+    const bool woken = park(self, operation);
     if (is_held_by(self)) return;
     if (woken) operation.standing_.write(Standing::loser);
   }
@@ -46,7 +32,7 @@ void Mutex::lock_contended(Fiber& self) {
 // One wait. False: it did not come to that, and somebody may have unlocked.
 bool Mutex::park(Fiber& self, Acquire& operation) {
   lock_.lock();
-  if (announce()) return park_on(self, operation, lock_, operation.list());
+  if (announce()) return park_on<Nudges::pass>(self, operation, lock_, operation.list());
   lock_.unlock();
   return false;
 }

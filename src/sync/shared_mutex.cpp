@@ -2,7 +2,6 @@
 
 #include "holder.hpp"
 #include "timed.hpp"
-#include "uncancelled.hpp"
 
 #include <weft/core/spec.hpp>
 
@@ -14,7 +13,7 @@ void SharedMutex::lock(Kind kind) {
   preemption_point();
   if (enter(kind)) return;
   Acquire operation{*this, kind};
-  sync::wait_uncancelled(operation, Fiber::current());
+  wait_shielded(operation);
 }
 
 template <class... NoThrow>

@@ -119,14 +119,13 @@ TEST(CancelScope, EnrolMakesAStrandFindableUntilItWithdraws) {
     EXPECT_EQ(self.strand->enrolled, &inner);
     ASSERT_TRUE(inner.enrol(*self.strand)) << "again, to no effect";
     outer.cancel();
-    EXPECT_TRUE(self.word.nudged()) << "found by way of the parent";
-    EXPECT_NE(self.attention.load(), 0U);
+    EXPECT_TRUE(self.attention.load() & kAttendScope) << "found by way of the parent";
     CancelScope::withdraw(*self.strand);
     CancelScope::withdraw(*self.strand);
     EXPECT_EQ(self.strand->enrolled, nullptr);
-    self.word.clear_nudge();
+    self.attention.fetch_and(static_cast<std::uint16_t>(~kAttendScope));
     inner.cancel();
-    EXPECT_FALSE(self.word.nudged()) << "no canceller knows us any more";
+    EXPECT_FALSE(self.attention.load() & kAttendScope) << "no canceller knows us any more";
     this_fiber::checkpoint();
   });
 }
@@ -150,7 +149,7 @@ TEST(CancelScope, EnrolMovesAStrandFromScopeToScope) {
     ASSERT_TRUE(b.enrol(*self.strand));
     EXPECT_EQ(self.strand->enrolled, &b);
     a.cancel();
-    EXPECT_FALSE(self.word.nudged());
+    EXPECT_FALSE(self.attention.load() & kAttendScope);
     CancelScope::withdraw(*self.strand);
   });
 }

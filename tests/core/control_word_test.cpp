@@ -31,6 +31,9 @@ constexpr std::array kActors{Actor::fiber, Actor::worker, Actor::waker, Actor::s
 
 // ── words in a given state, by the operations that lead there ───────────────────────────────────
 
+// Of a fiber that nobody has nudged.
+const std::atomic<std::uint16_t> kCalm{0};
+
 void make_running(ControlWord& word) {
   word.mark_runnable(Actor::spawner);
   word.mark_running();
@@ -38,12 +41,12 @@ void make_running(ControlWord& word) {
 
 Ticket make_parking(ControlWord& word) {
   make_running(word);
-  return word.begin_park(Nudges::heed).value();
+  return word.begin_park(Nudges::heed);
 }
 
 Ticket make_parked(ControlWord& word) {
   const Ticket ticket = make_parking(word);
-  EXPECT_TRUE(word.commit_park());
+  EXPECT_TRUE(word.commit_park(kCalm));
   return ticket;
 }
 
@@ -69,11 +72,11 @@ TEST(ControlWord, S0_8_EveryParkHasAFreshTicket) {
   ControlWord word;
   make_running(word);
   const Ticket before = word.ticket();
-  const Ticket first = word.begin_park(Nudges::heed).value();
+  const Ticket first = word.begin_park(Nudges::heed);
   EXPECT_EQ(word.ticket(), first);
   EXPECT_NE(first, before);
   EXPECT_EQ(word.abort_park(), Verdict::none());
-  const Ticket second = word.begin_park(Nudges::heed).value();
+  const Ticket second = word.begin_park(Nudges::heed);
   EXPECT_NE(second, first);
 }
 
@@ -82,9 +85,9 @@ TEST(ControlWord, S0_8_AStaleTicketClaimsNothing) {
   const Ticket old = make_parked(word);
   ASSERT_EQ(word.claim(old, Verdict::arm(0)), Claim::owned);
   word.mark_running();
-  const Ticket fresh = word.begin_park(Nudges::heed).value();
+  const Ticket fresh = word.begin_park(Nudges::heed);
   EXPECT_EQ(word.claim(old, Verdict::arm(1)), Claim::lost) << "while PARKING";
-  ASSERT_TRUE(word.commit_park());
+  ASSERT_TRUE(word.commit_park(kCalm));
   EXPECT_EQ(word.claim(old, Verdict::arm(1)), Claim::lost) << "while PARKED";
   EXPECT_EQ(word.verdict(), Verdict::none());
   EXPECT_EQ(word.claim(fresh, Verdict::arm(2)), Claim::owned);
@@ -101,7 +104,7 @@ TEST(ControlWord, S0_8_ARecycledFrameKeepsCountingItsTickets) {
   word.mark_reborn();
   make_running(word);
   EXPECT_EQ(word.claim(old, Verdict::arm(0)), Claim::lost);
-  const Ticket fresh = word.begin_park(Nudges::heed).value();
+  const Ticket fresh = word.begin_park(Nudges::heed);
   EXPECT_NE(fresh, old);
   EXPECT_EQ(word.claim(old, Verdict::arm(0)), Claim::lost);
 }
@@ -127,7 +130,7 @@ TEST(ControlWord, F4_AParkingFiberIsLatchedAndEnqueuedByItsParker) {
   EXPECT_EQ(word.claim(ticket, Verdict::arm(1)), Claim::latched);
   EXPECT_EQ(word.state(), FiberState::parking) << "its stack is still in use";
   EXPECT_EQ(word.claim(ticket, Verdict::arm(2)), Claim::lost);
-  EXPECT_FALSE(word.commit_park()) << "the parker finds the verdict, and enqueues";
+  EXPECT_FALSE(word.commit_park(kCalm)) << "the parker finds the verdict, and enqueues";
   EXPECT_EQ(word.state(), FiberState::runnable);
   EXPECT_EQ(word.verdict(), Verdict::arm(1));
   EXPECT_EQ(word.claim(ticket, Verdict::arm(2)), Claim::lost);
@@ -143,79 +146,103 @@ TEST(ControlWord, AnAbortedParkKeepsTheVerdictThatCameFirst) {
 
 // ── cancellation ────────────────────────────────────────────────────────────────────────────────
 
-TEST(ControlWord, CancelOfARunningFiberNudgesItsNextPark) {
+// A word and the attention of its fiber, which a cancel needs.
+struct Waiter {
   ControlWord word;
-  make_running(word);
-  EXPECT_EQ(word.cancel(), Claim::lost);
-  EXPECT_TRUE(word.nudged());
-  EXPECT_EQ(word.begin_park(Nudges::heed), std::nullopt);
-  EXPECT_TRUE(word.nudged()) << "until the fiber has looked at its scope";
-  word.clear_nudge();
-  EXPECT_FALSE(word.nudged());
-  EXPECT_NE(word.begin_park(Nudges::heed), std::nullopt);
+  std::atomic<std::uint16_t> attention{0};
+
+  Claim cancel() { return word.cancel(attention); }
+  bool commit() { return word.commit_park(attention); }
+  [[nodiscard]] bool nudged() const { return (attention.load() & kAttendScope) != 0; }
+};
+
+TEST(ControlWord, CancelOfARunningFiberEndsItsNextParkAsSoonAsItIsOne) {
+  Waiter waiter;
+  make_running(waiter.word);
+  EXPECT_EQ(waiter.cancel(), Claim::lost) << "there is no wait to end";
+  EXPECT_TRUE(waiter.nudged());
+  const Ticket ticket = waiter.word.begin_park(Nudges::heed);
+  EXPECT_FALSE(waiter.commit()) << "the parker finds the nudge, and enqueues";
+  EXPECT_EQ(waiter.word.verdict(), Verdict::cancelled());
+  EXPECT_EQ(waiter.word.state(), FiberState::runnable);
+  EXPECT_EQ(waiter.word.claim(ticket, Verdict::arm(0)), Claim::lost);
+  EXPECT_TRUE(waiter.nudged()) << "until the fiber has looked at its scope";
+}
+
+TEST(ControlWord, ANudgeDoesNotOverturnALatchedVerdict) {
+  Waiter waiter;
+  const Ticket ticket = make_parking(waiter.word);
+  ASSERT_EQ(waiter.word.claim(ticket, Verdict::arm(3)), Claim::latched);
+  ASSERT_EQ(waiter.cancel(), Claim::lost);
+  EXPECT_FALSE(waiter.commit());
+  EXPECT_EQ(waiter.word.verdict(), Verdict::arm(3));
 }
 
 TEST(ControlWord, AShieldedParkPassesTheNudgeAndKeepsIt) {
-  ControlWord word;
-  make_running(word);
-  ASSERT_EQ(word.cancel(), Claim::lost);
-  const auto ticket = word.begin_park(Nudges::pass);
-  ASSERT_NE(ticket, std::nullopt);
-  EXPECT_TRUE(word.commit_park());
-  EXPECT_EQ(word.claim(*ticket, Verdict::arm(0)), Claim::owned);
-  EXPECT_TRUE(word.nudged());
+  Waiter waiter;
+  make_running(waiter.word);
+  ASSERT_EQ(waiter.cancel(), Claim::lost);
+  const Ticket ticket = waiter.word.begin_park(Nudges::pass);
+  EXPECT_TRUE(waiter.commit());
+  EXPECT_EQ(waiter.word.claim(ticket, Verdict::arm(0)), Claim::owned);
+  EXPECT_TRUE(waiter.nudged());
+}
+
+TEST(ControlWord, AShieldedWaitIsNotCancelled) {
+  Waiter waiter;
+  make_running(waiter.word);
+  const Ticket ticket = waiter.word.begin_park(Nudges::pass);
+  EXPECT_EQ(waiter.cancel(), Claim::lost) << "while PARKING";
+  EXPECT_TRUE(waiter.commit());
+  EXPECT_EQ(waiter.cancel(), Claim::lost) << "while PARKED";
+  EXPECT_EQ(waiter.word.verdict(), Verdict::none());
+  EXPECT_EQ(waiter.word.claim(ticket, Verdict::arm(1)), Claim::owned);
+  waiter.word.mark_running();
+  waiter.attention.store(0);
+  static_cast<void>(waiter.word.begin_park(Nudges::heed));
+  EXPECT_EQ(waiter.cancel(), Claim::latched) << "the shield ends with its wait";
 }
 
 TEST(ControlWord, CancelLatchesAParkingFiber) {
-  ControlWord word;
-  make_parking(word);
-  EXPECT_EQ(word.cancel(), Claim::latched);
-  EXPECT_EQ(word.abort_park(), Verdict::cancelled());
+  Waiter waiter;
+  make_parking(waiter.word);
+  EXPECT_EQ(waiter.cancel(), Claim::latched);
+  EXPECT_EQ(waiter.word.abort_park(), Verdict::cancelled());
 }
 
 TEST(ControlWord, CancelClaimsAParkedFiberOnce) {
-  ControlWord word;
-  const Ticket ticket = make_parked(word);
-  EXPECT_EQ(word.cancel(), Claim::owned);
-  EXPECT_EQ(word.verdict(), Verdict::cancelled());
-  EXPECT_EQ(word.claim(ticket, Verdict::arm(0)), Claim::lost);
-  EXPECT_EQ(word.cancel(), Claim::lost) << "the second only nudges";
-  EXPECT_TRUE(word.nudged());
+  Waiter waiter;
+  const Ticket ticket = make_parked(waiter.word);
+  EXPECT_EQ(waiter.cancel(), Claim::owned);
+  EXPECT_EQ(waiter.word.verdict(), Verdict::cancelled());
+  EXPECT_EQ(waiter.word.claim(ticket, Verdict::arm(0)), Claim::lost);
+  EXPECT_EQ(waiter.cancel(), Claim::lost) << "the second only nudges";
 }
 
 TEST(ControlWord, CancelDoesNotOverturnAVerdict) {
-  ControlWord parking;
-  ASSERT_EQ(parking.claim(make_parking(parking), Verdict::arm(7)), Claim::latched);
+  Waiter parking;
+  ASSERT_EQ(parking.word.claim(make_parking(parking.word), Verdict::arm(7)), Claim::latched);
   EXPECT_EQ(parking.cancel(), Claim::lost);
   EXPECT_TRUE(parking.nudged());
-  EXPECT_EQ(parking.abort_park(), Verdict::arm(7));
+  EXPECT_EQ(parking.word.abort_park(), Verdict::arm(7));
 
-  ControlWord parked;
-  ASSERT_EQ(parked.claim(make_parked(parked), Verdict::arm(7)), Claim::owned);
+  Waiter parked;
+  ASSERT_EQ(parked.word.claim(make_parked(parked.word), Verdict::arm(7)), Claim::owned);
   EXPECT_EQ(parked.cancel(), Claim::lost);
   EXPECT_TRUE(parked.nudged());
-  EXPECT_EQ(parked.verdict(), Verdict::arm(7));
+  EXPECT_EQ(parked.word.verdict(), Verdict::arm(7));
 }
 
-// The nudge shares the word with everything else: no step may lose it.
-TEST(ControlWord, EveryStepKeepsAPendingNudge) {
-  ControlWord word;
-  make_running(word);
-  ASSERT_EQ(word.cancel(), Claim::lost);
-  Ticket ticket = word.begin_park(Nudges::pass).value();
-  EXPECT_TRUE(word.nudged());
-  static_cast<void>(word.abort_park());
-  EXPECT_TRUE(word.nudged());
-  ticket = word.begin_park(Nudges::pass).value();
-  ASSERT_TRUE(word.commit_park());
-  EXPECT_TRUE(word.nudged());
-  ASSERT_EQ(word.claim(ticket, Verdict::arm(0)), Claim::owned);
-  word.mark_running();
-  EXPECT_TRUE(word.nudged());
-  ticket = word.begin_park(Nudges::pass).value();
-  ASSERT_EQ(word.claim(ticket, Verdict::arm(0)), Claim::latched);
-  ASSERT_FALSE(word.commit_park());
-  EXPECT_TRUE(word.nudged());
+TEST(ControlWord, EveryCancelNudges) {
+  for (const FiberState state : {FiberState::running, FiberState::parking, FiberState::parked}) {
+    Waiter waiter;
+    make_running(waiter.word);
+    if (state != FiberState::running) static_cast<void>(waiter.word.begin_park(Nudges::heed));
+    if (state == FiberState::parked) static_cast<void>(waiter.commit());
+    ASSERT_EQ(waiter.word.state() == FiberState::parked, state == FiberState::parked);
+    static_cast<void>(waiter.cancel());
+    EXPECT_TRUE(waiter.nudged()) << to_string(state);
+  }
 }
 
 // ── the legality matrix ─────────────────────────────────────────────────────────────────────────
@@ -241,10 +268,13 @@ std::vector<Step> steps() {
   const auto claim = [](ControlWord& w) {
     EXPECT_EQ(w.claim(w.ticket(), Verdict::arm(0)), Claim::owned);
   };
-  const auto cancel = [](ControlWord& w) { EXPECT_EQ(w.cancel(), Claim::owned); };
-  const auto commit = [](ControlWord& w) { EXPECT_TRUE(w.commit_park()); };
-  const auto commit_latched = [](ControlWord& w) { EXPECT_FALSE(w.commit_park()); };
-  const auto begin = [](ControlWord& w) { EXPECT_TRUE(w.begin_park(Nudges::heed).has_value()); };
+  const auto cancel = [](ControlWord& w) {
+    std::atomic<std::uint16_t> attention{0};
+    EXPECT_EQ(w.cancel(attention), Claim::owned);
+  };
+  const auto commit = [](ControlWord& w) { EXPECT_TRUE(w.commit_park(kCalm)); };
+  const auto commit_latched = [](ControlWord& w) { EXPECT_FALSE(w.commit_park(kCalm)); };
+  const auto begin = [](ControlWord& w) { static_cast<void>(w.begin_park(Nudges::heed)); };
   const auto abort = [](ControlWord& w) { EXPECT_EQ(w.abort_park(), Verdict::none()); };
   const auto end = [](FiberState state, Actor actor) {
     return [=](ControlWord& w) { w.mark_ended(state, actor); };
@@ -387,7 +417,7 @@ TEST(ControlWordDeathTest, EveryOperationOutOfPlaceTraps) {
       Operation{"abort_park", FiberState::parking,
                 [](ControlWord& w) { static_cast<void>(w.abort_park()); }},
       Operation{"commit_park", FiberState::parking,
-                [](ControlWord& w) { static_cast<void>(w.commit_park()); }},
+                [](ControlWord& w) { static_cast<void>(w.commit_park(kCalm)); }},
       Operation{"mark_running", FiberState::runnable, [](ControlWord& w) { w.mark_running(); }},
       Operation{"mark_runnable by a spawner", FiberState::init,
                 [](ControlWord& w) { w.mark_runnable(Actor::spawner); }},
@@ -417,7 +447,7 @@ TEST(ControlWordDeathTest, F5_CommitOfAFiberThatIsNotParkingNamesTheEdge) {
       {
         ControlWord word;
         make_running(word);
-        static_cast<void>(word.commit_park());
+        static_cast<void>(word.commit_park(kCalm));
       },
       "spec violated: no fiber edge running -> parked by worker");
 }
@@ -428,6 +458,7 @@ TEST(ControlWord, F4_OneOfManyThreadsWinsTheClaim) {
   constexpr int kThreads = 3;
   constexpr int kRounds = 300;
   ControlWord word;
+  std::atomic<std::uint16_t> attention{0};
   make_running(word);
   std::atomic<int> round{0};
   std::atomic<int> finished{0};
@@ -439,7 +470,7 @@ TEST(ControlWord, F4_OneOfManyThreadsWinsTheClaim) {
     threads.emplace_back([&, i] {
       for (int mine = 1; mine <= kRounds; ++mine) {
         while (round.load() < mine) std::this_thread::yield();
-        const Claim claim = i == 0 ? word.cancel()
+        const Claim claim = i == 0 ? word.cancel(attention)
                                    : word.claim(ticket.load(), Verdict::arm(std::size_t(i)));
         if (claim == Claim::owned) owned.fetch_add(1);
         if (claim == Claim::latched) latched.fetch_add(1);
@@ -447,15 +478,18 @@ TEST(ControlWord, F4_OneOfManyThreadsWinsTheClaim) {
       }
     });
   for (int now = 1; now <= kRounds; ++now) {
-    word.clear_nudge();
-    ticket.store(word.begin_park(Nudges::pass).value());
+    attention.store(0);
+    ticket.store(word.begin_park(Nudges::heed));
     finished.store(0);
     owned.store(0);
     latched.store(0);
     round.store(now);  // the claims race our commit
-    const bool committed = word.commit_park();
+    const bool committed = word.commit_park(kCalm);
     while (finished.load() != kThreads) std::this_thread::yield();
-    ASSERT_EQ(owned.load() + latched.load(), 1) << "exactly one verdict";
+    // A commit that meets the cancel's nudge before the cancel has looked claims in its stead.
+    const bool by_nudge = owned.load() + latched.load() == 0;
+    ASSERT_LE(owned.load() + latched.load(), 1) << "exactly one verdict";
+    ASSERT_TRUE(!by_nudge || word.verdict() == Verdict::cancelled());
     ASSERT_EQ(committed, owned.load() == 1) << "who enqueues: the claimer or the parker";
     ASSERT_EQ(word.state(), FiberState::runnable);
     ASSERT_NE(word.verdict(), Verdict::none());

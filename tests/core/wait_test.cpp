@@ -486,6 +486,39 @@ TEST(Wait, AShieldedWaitIgnoresCancellationAndTheNextOneDoesNot) {
   });
 }
 
+// Its scope finds it all the same: the wait itself says that no cancel ends it.
+TEST(Wait, AShieldedWaitOfAnEnrolledFiberIsPassedBy) {
+  on_both_engines([] {
+    CancelScope scope{Fiber::current().scope};
+    Box box;
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        {
+          const Entered entered{Fiber::current(), scope};
+          ASSERT_TRUE(scope.enrol(*Fiber::current().strand));
+          for (const int round : {1, 2}) {
+            Box::Take take{box};
+            wait_shielded(take);
+            EXPECT_EQ(take.got, round);
+          }
+          EXPECT_THROW(this_fiber::checkpoint(), Cancelled);
+        }
+        EXPECT_EQ(Fiber::current().strand->enrolled, nullptr);
+        this_fiber::checkpoint();  // outside, nothing is left of it
+      });
+      n.spawn([&] {
+        let_others_block();
+        scope.cancel();
+        let_others_block();
+        box.put(1);
+        let_others_block();
+        scope.cancel();
+        box.put(2);
+      });
+    });
+  });
+}
+
 TEST(Wait, SettleBeatsCancellation) {
   everywhere([] {
     CancelScope scope{Fiber::current().scope};

@@ -221,6 +221,30 @@ void cancel_races_a_set(Program& p) {
   p.thread("canceller", [&s] { s.scope.cancel(); });
 }
 
+// A fiber that its scope knows waits, shielded: the cancel passes by, and meets the wait after it.
+void cancel_passes_a_shielded_wait(Program& p) {
+  auto& s = p.make<Cancelling>();
+  s.engine.fiber(
+      [](void* at) {
+        auto& to = *static_cast<Cancelling*>(at);
+        Fiber& self = Fiber::current();
+        try {
+          const Entered entered{self, to.scope};
+          if (!to.scope.enrol(*self.strand)) return;
+          auto arm = to.event.on_set();
+          wait_shielded(arm);
+          check(to.event.is_set(), "a shielded wait was cancelled");
+          to.never.wait();
+          check(false, "nobody sets it");
+        } catch (const Cancelled&) {
+        }
+      },
+      &s);
+  p.thread("worker", [&s] { s.engine.work(); });
+  p.thread("setter", [&s] { s.event.set(); });
+  p.thread("canceller", [&s] { s.scope.cancel(); });
+}
+
 // One nudge is a stranger's (its scope does not concern the fiber any more); it must not hide the
 // one that counts.
 void two_nudges(Program& p) {
@@ -228,8 +252,8 @@ void two_nudges(Program& p) {
   s.engine.fiber(&waits_in_scope, &s);
   p.thread("worker", [&s] { s.engine.work(); });
   p.thread("stranger", [&s] {
-    if (s.engine.frame(0).word.cancel() == Claim::owned)
-      s.engine.resume(FiberList{s.engine.frame(0)});
+    Fiber& fiber = s.engine.frame(0);
+    if (fiber.word.cancel(fiber.attention) == Claim::owned) s.engine.resume(FiberList{fiber});
   });
   p.thread("canceller", [&s] { s.scope.cancel(); });
 }
@@ -279,7 +303,7 @@ void rolls_race_a_cancel(Program& p) {
   p.thread("canceller", [&s] { s.scope.cancel(); });
   p.at_end([&s] {
     for (std::size_t i = 0; i < 2; ++i) {
-      const bool told = !s.fibers[i].word.begin_park(Nudges::heed).has_value();
+      const bool told = (s.fibers[i].attention.load(std::memory_order_relaxed) & kAttendScope) != 0;
       check(told || !s.enrolled[i].read(), "neither found nor found the flag");
       CancelScope::withdraw(s.strands[i]);
     }
@@ -315,7 +339,7 @@ void stale_ticket_is_refused(Program& p) {
       s.word.mark_running();
       const auto ticket = s.word.begin_park(Nudges::heed);
       if (tell)  // 0 stands for "nothing yet"
-        s.remembered.store(static_cast<std::uint64_t>(*ticket) + 1, std::memory_order_release);
+        s.remembered.store(static_cast<std::uint64_t>(ticket) + 1, std::memory_order_release);
       const Verdict verdict = s.word.abort_park();
       s.word.mark_ended(FiberState::done, Actor::fiber);
       return verdict;
@@ -332,6 +356,7 @@ void stale_ticket_is_refused(Program& p) {
 // Two wakers of one wait: one of them wins, and the fiber is told by that one alone.
 struct Winners {
   ControlWord word;
+  Atomic<std::uint16_t> attention{0};
   Atomic<std::uint64_t> ticket{0};
   Atomic<unsigned> won{0};
 };
@@ -341,7 +366,7 @@ void one_winner(Program& p) {
   s.word.mark_reborn();
   s.word.mark_runnable(Actor::spawner);
   s.word.mark_running();
-  s.ticket.store(static_cast<std::uint64_t>(*s.word.begin_park(Nudges::heed)),
+  s.ticket.store(static_cast<std::uint64_t>(s.word.begin_park(Nudges::heed)),
                  std::memory_order_relaxed);
   for (const char* name : {"waker 1", "waker 2"})
     p.thread(name, [&s] {
@@ -349,7 +374,7 @@ void one_winner(Program& p) {
       if (s.word.claim(ticket, Verdict::arm(0)) != Claim::lost)
         s.won.fetch_add(1, std::memory_order_relaxed);
     });
-  p.thread("worker", [&s] { static_cast<void>(s.word.commit_park()); });
+  p.thread("worker", [&s] { static_cast<void>(s.word.commit_park(s.attention)); });
   p.at_end([&s] {
     check(s.won.load(std::memory_order_relaxed) == 1, "two verdicts for one wait, or none");
   });
@@ -610,6 +635,7 @@ constexpr std::array kModels{
     CoreModel{"one of two arms", one_of_two_arms},
     CoreModel{"cancel reaches a wait", cancel_reaches_a_wait},
     CoreModel{"cancel races a set", cancel_races_a_set, false},
+    CoreModel{"cancel passes a shielded wait", cancel_passes_a_shielded_wait},
     CoreModel{"two nudges", two_nudges, false, Mode::bound, 1},
     CoreModel{"cancel reaches down the tree", cancel_reaches_down_the_tree},
     CoreModel{"cancel reaches two below", cancel_reaches_two_below, false, Mode::bound, 1},

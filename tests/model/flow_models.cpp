@@ -414,8 +414,8 @@ void stranger_nudges_a_send(Program& p) {
   add_fiber<receives_and_leaves>(s);
   add_workers(p, s, 1);
   p.thread("stranger", [&s] {
-    if (s.engine.frame(0).word.cancel() == Claim::owned)
-      s.engine.resume(FiberList{s.engine.frame(0)});
+    Fiber& fiber = s.engine.frame(0);
+    if (fiber.word.cancel(fiber.attention) == Claim::owned) s.engine.resume(FiberList{fiber});
   });
   p.at_end([&s] { s.account(1); });
 }

@@ -162,6 +162,7 @@ constexpr std::array kGuards{
     Guard{mutant::kCallTakenAfterClose, "call is closed as it is handed over"},
     Guard{mutant::kLastWordOverlooked, "call is asked back"},
     Guard{mutant::kCancelHintsLate, "call is answered, its wait cancelled, and the next one"},
+    Guard{mutant::kCancelLooksRelaxed, "cancel reaches a wait"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 

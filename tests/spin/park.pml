@@ -5,9 +5,10 @@
  * the fiber's scope once, and wakers may then give up. With LATE a timer that carries no data
  * claims with a ticket it read earlier, outside any lock.
  *
- * The word {ticket, verdict, nudge, state} is four variables that change together: each atomic
- * block marked RMW is one read-modify-write of the shipped word. Memory is sequentially consistent
- * here; the explorer in tests/model runs the shipped code under the C++ memory model.
+ * The word {ticket, verdict, state} is three variables that change together: each atomic block
+ * marked RMW is one read-modify-write of the shipped word. The nudge is a bit of another one, the
+ * fiber's attention. Memory is sequentially consistent here; the explorer in tests/model runs the
+ * shipped code under the C++ memory model.
  *
  * @Name is the function of the product that a step stands for; docs/protocol.md lists them all.
  *
@@ -17,7 +18,8 @@
  *   TWO_WORDS      the latch is a word apart from the state, and the waker does not look again
  *   SELF_MUST      (with TWO_WORDS) the worker insists that its self-claim succeeds
  *   ENQ_PARKING    a claimer enqueues a fiber it found PARKING
- *   NO_NUDGE       begin_park ignores the nudge
+ *   NO_NUDGE       commit_park does not look for the nudge
+ *   NUDGE_LATE     the canceller looks at the word first and nudges afterwards
  *   CLEAR_LATE     checkpoint reads the scope first and clears the nudge afterwards
  *   NO_TICKET      the claim compares no ticket
  *   TICKET_APART   the claim compares the ticket first and swaps the state afterwards
@@ -48,11 +50,11 @@ mtype = { RUNNABLE, RUNNING, PARKING, PARKED, WAKING, DONE };  /* the fiber */
 mtype = { nothing, commit, requeue, release };                /* the after-switch hook */
 mtype = { lost, latched, owned };                             /* the answer of a claim */
 
-/* The control word. */
+/* The control word, and the nudge beside it. */
 byte ticket = 0;
 byte verdict = NONE;
-bit nudge = 0;
 mtype state = RUNNABLE;
+bit nudge = 0;
 #ifdef TWO_WORDS
 byte latch = NONE;
 #endif
@@ -193,13 +195,19 @@ active [NW] proctype waker() {
 active proctype canceller() {  /* @CancelScope::cancel */
   mtype answer = lost;
   scope_cancelled = 1;
-  atomic {                     /* RMW in every state @ControlWord::cancel */
+#ifndef NUDGE_LATE
+  nudge = 1;                   /* RMW, even if it is set already */
+#endif
+  atomic {                     /* RMW if there is a wait @ControlWord::cancel */
     if
     :: state == PARKED && verdict == NONE -> take_parked(CANCELLED, wait_number)
     :: state == PARKING && verdict == NONE -> decide(CANCELLED, wait_number)
-    :: else -> nudge = 1
+    :: else
     fi
   };
+#ifdef NUDGE_LATE
+  nudge = 1;
+#endif
   enqueue_if_owned()
 }
 #endif
@@ -238,10 +246,19 @@ inline commit_park() {         /* @ControlWord::commit_park */
   atomic {                     /* RMW */
     assert(state == PARKING);
     if
-    :: verdict == NONE -> state = PARKED; answer = lost
+    :: verdict == NONE -> state = PARKED; answer = lost; v = ticket
     :: else -> state = RUNNABLE; answer = owned                /* self-claim */
     fi
   };
+#if defined(CANCEL) && !defined(NO_NUDGE)
+  if
+  :: answer == lost && nudge ->                                /* by the ticket of this wait */
+     atomic { if :: state == PARKED && ticket == v && verdict == NONE ->
+                    take_parked(CANCELLED, wait_number)
+                 :: else fi; v = 0 }
+  :: else -> v = 0
+  fi;
+#endif
   enqueue_if_owned()
 #endif
 }
@@ -287,7 +304,7 @@ again:                         /* @attend */
      if :: scope_cancelled -> break :: else fi;
      nudge = 0;
 #else
-     nudge = 0;                /* RMW @ControlWord::clear_nudge */
+     nudge = 0;                /* RMW */
      if :: scope_cancelled -> break :: else fi;
 #endif
 #ifdef YIELD
@@ -310,13 +327,7 @@ again:                         /* @attend */
         :: else -> unlock_arm(a); a++
         fi
      od;
-     atomic {                  /* RMW @ControlWord::begin_park */
-       if
-#ifndef NO_NUDGE
-       :: nudge == 1 -> goto again
-#endif
-       :: else -> skip
-       fi;
+     atomic {                  /* a store: nobody else writes it now @ControlWord::begin_park */
        assert(state == RUNNING);
 #ifdef TICKET_RESTART
        ticket = 1;

@@ -147,6 +147,7 @@ inline constexpr Switch kLateAnswerDropped{161};
 inline constexpr Switch kCallTakenAfterClose{162};
 inline constexpr Switch kLastWordOverlooked{163};
 inline constexpr Switch kCancelHintsLate{164};
+inline constexpr Switch kCancelLooksRelaxed{165};
 
 struct Mutant {
   int id;
@@ -158,14 +159,14 @@ inline constexpr std::array kMutants{
     Mutant{1, "kCommitOnOwnStack", "M1: PARKED is committed before the fiber leaves its stack",
            "explorer: race on the stack"},
     Mutant{2, "kLatchByPlainStore", "M3: a verdict is latched by load and store, not by one RMW",
-           "explorer: two winners, or a lost nudge"},
+           "explorer: two winners"},
     Mutant{3, "kTicketNotBumped", "M8a: begin_park keeps the ticket of the wait before",
            "explorer: a stale waker ends the next wait"},
     Mutant{4, "kTicketCheckedApart", "M8b: claim compares the ticket first, then swaps the state",
            "explorer: a stale waker ends the next wait"},
     Mutant{5, "kNudgeSkipsRmw", "S13: a canceller that sees the nudge set returns without RMW",
            "explorer: the fiber parks with its scope cancelled"},
-    Mutant{6, "kParkIgnoresNudge", "begin_park parks although the nudge is set",
+    Mutant{6, "kParkIgnoresNudge", "commit_park leaves the fiber parked although it was nudged",
            "explorer: the fiber parks with its scope cancelled"},
     Mutant{7, "kLastArmStaysPublished", "M9: the last arm of a wait is not unpublished",
            "explorer: a node is used after its wait returned"},
@@ -395,8 +396,10 @@ inline constexpr std::array kMutants{
            "explorer: deadlock"},
     Mutant{163, "kLastWordOverlooked", "who waits for the last word does not look if it has come",
            "explorer: deadlock"},
-    Mutant{164, "kCancelHintsLate", "a canceller draws a fiber's attention after it ended its wait",
+    Mutant{164, "kCancelHintsLate", "a canceller looks at the word first, and nudges afterwards",
            "explorer: deadlock"},
+    Mutant{165, "kCancelLooksRelaxed", "a canceller looks at the word, after its nudge, relaxed",
+           "explorer: the fiber parks with its scope cancelled"},
 };
 
 }  // namespace weft::mutant

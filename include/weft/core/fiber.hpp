@@ -87,14 +87,6 @@ enum Trait : std::uint8_t {
   kLatched = 32,  // its last wait was ended before it was parked, so that the waker enqueued nobody
 };
 
-// One load of this word opens every public operation.
-enum Attention : std::uint16_t {
-  kAttendScope = 1,    // a cancellation may concern us
-  kAttendToEnrol = 2,  // our scope does not know us yet; a fiber that never looks pays nothing
-  kAttendTurn = 4,     // our time slice is over, and others wait
-  kAttendPreempt = 8,  // in simulation: others may come first, at every operation
-};
-
 // The link of a frame, in a run queue, FiberList or free list: in one of them at most. One that
 // parks is in none, and its link leads to what it waits for until it is woken. Handed from thread
 // to thread, so models race-check it.
@@ -130,7 +122,7 @@ class alignas(64) Fiber {
   FiberLink link;
   Inspected<Io*> io;                // inherited at spawn, never changes; null: a free frame
   Strand* strand = nullptr;         // null: not started
-  Atomic<std::uint16_t> attention{kAttendToEnrol};
+  Atomic<std::uint16_t> attention{kAttendToEnrol};  // Attention
   std::uint16_t last_worker = 0;    // where it parked: a wake from outside sends it there
   bool exceptions_saved = false;    // strand->exceptions is to be restored when it runs
   std::uint8_t traits = 0;          // Trait; written by whoever owns the fiber at the time

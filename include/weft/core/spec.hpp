@@ -99,13 +99,16 @@ constexpr std::string_view to_string(ChannelState state) {
 namespace spec {
 
 // ---- The fiber's legality matrix (S0 §9) -------------------------------------------------------
-// How a release build makes the edge. Nobody ever stores into the word: the nudge lives there too.
+// How a release build makes the edge.
 enum class Write : std::uint8_t {
+  store,    // by the fiber that runs, whose word nobody else may change
   rmw,      // a read-modify-write of the control word
   fused,    // inside the read-modify-write that made the edge before it
   logical,  // not written; WEFT_SPEC_ASSERT builds do write it, by read-modify-write
 };
-constexpr std::string_view to_string(Write w) { return name_of(w, {"rmw", "fused", "logical"}); }
+constexpr std::string_view to_string(Write w) {
+  return name_of(w, {"store", "rmw", "fused", "logical"});
+}
 
 struct FiberEdge {
   FiberState from, to;
@@ -121,10 +124,10 @@ inline constexpr auto kFiberMatrix = [] {
       FiberEdge{runnable, running, worker, logical, "taken from a run queue by exactly one worker"},
       FiberEdge{runnable, cancelled, worker, logical, "cancelled before its first run: no body"},
       FiberEdge{running, runnable, worker, logical, "yield: requeued once its stack is quiet"},
-      FiberEdge{running, parking, fiber, rmw, "begin_park: new ticket; refused while nudged"},
+      FiberEdge{running, parking, fiber, store, "begin_park: new ticket, no verdict"},
       FiberEdge{parking, running, fiber, rmw, "abort_park: an arm is ready, or a verdict came"},
       FiberEdge{parking, parked, worker, rmw, "commit_park, after the switch: its stack is quiet"},
-      FiberEdge{parked, waking, worker, fused, "commit_park finds a verdict latched: self-claim"},
+      FiberEdge{parked, waking, worker, fused, "commit_park finds verdict or nudge: self-claim"},
       FiberEdge{parked, waking, waker, rmw, "claim: right ticket, no earlier verdict"},
       FiberEdge{parked, waking, canceller, rmw, "claim with the verdict `cancelled`"},
       FiberEdge{waking, runnable, worker, fused, "after a self-claim: enqueued exactly once"},
@@ -206,8 +209,9 @@ inline constexpr std::array kMustNot{
     MustNot{"a waker enqueues a fiber it saw PARKING", "its stack is still in use (F1)"},
     MustNot{"PARKED committed on the fiber's own stack", "another worker could run it meanwhile"},
     MustNot{"the ticket compared apart from the claim", "a stale waker would end the next wait"},
-    MustNot{"a plain store to the control word", "it would erase a nudge or a verdict"},
+    MustNot{"a plain store to the word of a fiber that waits", "it would erase a verdict"},
     MustNot{"a canceller that skips a nudge already set", "its RMW carries the scope to the fiber"},
+    MustNot{"a commit that looks for no nudge", "the canceller came before there was a wait"},
     MustNot{"a ticket that restarts with a recycled frame", "stale nodes would match again"},
 };
 
@@ -267,14 +271,14 @@ inline constexpr std::array kMemoryOrders{
              "the dequeuer sees closure, context and state"},
     OrderRow{"dequeue to RUNNING", "take from a run queue", "acquire", "Worker::pick",
              "pairs with the enqueue: the stack is handed over whole"},
-    OrderRow{"enter PARKING", "RMW: ticket + 1, no verdict", "acq_rel", "ControlWord::begin_park",
-             "claims of this ticket come after; a nudge in the way shows its scope"},
+    OrderRow{"enter PARKING", "store: ticket + 1, no verdict", "release",
+             "ControlWord::begin_park", "no claim fits a running fiber; this ticket's come after"},
     OrderRow{"waiter published", "link under its lock", "release", "Waitable::publish",
              "a waker that finds the node sees fiber and ticket"},
-    OrderRow{"commit PARKED", "RMW, if no verdict", "acq_rel", "ControlWord::commit_park",
+    OrderRow{"commit PARKED", "RMW, if no verdict", "seq_cst", "ControlWord::commit_park",
              "who claims the fiber, and who runs it next, sees a quiet stack"},
-    OrderRow{"post-commit check", "none: same RMW", "-", "ControlWord::commit_park",
-             "S0 needs it because its latch is a second word; ours is not"},
+    OrderRow{"post-commit check", "load: a nudge", "seq_cst", "ControlWord::commit_park",
+             "pairs with the canceller's look at the word; a latched verdict is in the RMW"},
     OrderRow{"self-claim", "RMW: PARKING -> RUNNABLE", "acq_rel", "ControlWord::commit_park",
              "takes the latched verdict and the data behind it"},
     OrderRow{"waker sees PARKING", "RMW: latch the verdict", "acq_rel", "ControlWord::claim",
@@ -285,9 +289,9 @@ inline constexpr std::array kMemoryOrders{
              "after the claim, so the dequeuer sees RUNNABLE and the verdict"},
     OrderRow{"abort", "RMW: PARKING -> RUNNING", "acq_rel", "ControlWord::abort_park",
              "ends the ticket, or takes the verdict that came first, and its data"},
-    OrderRow{"nudge", "RMW, even if already set", "acq_rel", "ControlWord::cancel",
-             "carries the cancelled scope to the fiber's next checkpoint"},
-    OrderRow{"checkpoint", "RMW: clear the nudge", "acq_rel", "ControlWord::clear_nudge",
+    OrderRow{"nudge", "RMW, even if already set", "seq_cst", "ControlWord::cancel",
+             "before the look at the word; carries the scope to the fiber's next checkpoint"},
+    OrderRow{"checkpoint", "RMW: clear the nudge", "acq_rel", "Fiber::attention",
              "before the scopes are read, or a cancel in between is forgotten"},
     OrderRow{"child done", "RMW: one live less", "acq_rel", "Nursery::children_ended",
              "the joiner sees all that the children did"},

@@ -36,7 +36,7 @@ inline void stack_is_quiet([[maybe_unused]] Fiber& fiber) noexcept {
   }
 }
 
-// Its wait was ended while it was still parking.
+// Its wait was ended while it was still parking, or as soon as it was parked.
 [[gnu::cold]] inline void resume_latched(Fiber& parker) noexcept {
   parker.traits |= kLatched;
   parker.io->resume_one(parker);
@@ -49,7 +49,7 @@ inline void stack_is_quiet([[maybe_unused]] Fiber& fiber) noexcept {
   self.strand->ground.shadow.arrive(left.strand->ground.shadow);
   stack_is_quiet(left);
   if (how == Departure::park) [[likely]] {
-    if (!left.word.commit_park()) [[unlikely]] resume_latched(left);
+    if (!left.word.commit_park(left.attention)) [[unlikely]] resume_latched(left);
   } else if (how != Departure::none) {
     left.io->departed(left, how);
   }
@@ -63,7 +63,7 @@ inline void stack_is_quiet([[maybe_unused]] Fiber& fiber) noexcept {
   enter_stack(to);
   Departure travels = how;
   if (mutant::kCommitOnOwnStack && how == Departure::park) {
-    if (!from.word.commit_park()) resume_latched(from);
+    if (!from.word.commit_park(from.attention)) resume_latched(from);
     travels = Departure::none;
   }
   from.strand->ground.shadow.leave(to.strand->ground.shadow, false);

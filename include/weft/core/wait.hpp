@@ -102,28 +102,29 @@ inline constexpr std::uint16_t kTurns = kAttendTurn | kAttendPreempt;
 //
 // To be called with `lock` held, under which `arm` cannot complete; list.link(arm) makes it
 // findable. Returns with the lock released: true, the arm has won; false, try again, after another
-// glance(). Cancel point.
-template <class AnyLock>
+// glance(). Cancel point, unless it is shielded: then nothing but the arm, or a deadlock, ends it.
+template <Nudges kNudges = Nudges::heed, class AnyLock>
 [[gnu::always_inline]] inline bool park_on(Fiber& self, Waitable& arm, AnyLock& lock,
                                            WaitList& list) {
-  // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
   const Carrier& here = Carrier::here();
-  if (here.exceptions->uncaught != 0) [[unlikely]] {
-    lock.unlock();
-    wait(arm);
-    return true;
+  if constexpr (kNudges == Nudges::heed) {
+    // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
+    if (here.exceptions->uncaught != 0) [[unlikely]] {
+      lock.unlock();
+      wait(arm);
+      return true;
+    }
+    if (!is_calm(self)) [[unlikely]] {  // nudged, or not yet enrolled
+      lock.unlock();
+      attend(self);
+      return false;
+    }
   }
-  std::optional<Ticket> ticket;
-  if (is_calm(self)) [[likely]] ticket = self.word.begin_park(Nudges::heed);
-  if (!ticket) [[unlikely]] {  // nudged, or not yet enrolled
-    lock.unlock();
-    attend(self);
-    return false;
-  }
+  const Ticket ticket = self.word.begin_park(kNudges);
   Waitable* const arms[] = {&arm};
   Waiting waiting{arms, here.coarse_now};
   self.link.lead_to(waiting);
-  arm.bind(self, *ticket, 0);
+  arm.bind(self, ticket, 0);
   if (mutant::kFusedLinkApart) {
     lock.unlock();
     lock.lock();
@@ -179,11 +180,8 @@ class Published {
 [[gnu::always_inline]] inline std::size_t wait_fused(Fiber& self,
                                                      std::span<Waitable* const> arms) {
   const Carrier& here = Carrier::here();
-  std::optional<Ticket> ticket;
-  if (here.exceptions->uncaught == 0 && is_calm(self)) [[likely]]
-    ticket = self.word.begin_park(Nudges::heed);
-  if (ticket) [[likely]] {
-    Published published{arms, self, *ticket, here.coarse_now};
+  if (here.exceptions->uncaught == 0 && is_calm(self)) [[likely]] {
+    Published published{arms, self, self.word.begin_park(Nudges::heed), here.coarse_now};
     if (published.all() && switch_away(self)) [[likely]] {
       const std::size_t won = self.word.verdict().arm();
       published.withdraw(won);

@@ -47,45 +47,64 @@ NonVoid<std::invoke_result_t<F>> invoke_to_value(F&& f) {
 }
 
 // The part of a future's state that does not depend on T. Two keep it: the future and the child.
-class FutureBase {
+//
+// It is the child's home, in front of the nursery: the scope that the future cancels, who is told
+// how the child ended, and the mark by which get() knows the child among the unborn.
+class FutureBase : public Home {
  public:
-  // True: the other has gone before.
-  [[nodiscard]] bool let_go() noexcept {
-    // release, acquire: who comes second destroys what the first has used.
-    return keepers_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  FutureBase(const FutureBase&) = delete;
+  FutureBase& operator=(const FutureBase&) = delete;
+
+  void let_go() noexcept {
+    // acquire, acq_rel: who comes second destroys what the first has used. Alone already, we need
+    // no read-modify-write: nobody else can change it.
+    if (keepers_.load(std::memory_order_acquire) == 1 ||
+        keepers_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      delete this;
   }
+  // There is no child after all.
+  void not_spawned() noexcept { keepers_.store(1, std::memory_order_relaxed); }
 
   enum class Status : std::uint8_t { pending, value, error, cancelled, taken };
 
-  [[nodiscard]] Status status() const noexcept {
-    const Locked locked{lock_};
-    return status_.read();
-  }
+  // acquire: pairs with settle(); who sees a result sees all of it.
+  [[nodiscard]] Status status() const noexcept { return status_.load(std::memory_order_acquire); }
   // Ends the pending state, once, and wakes all who wait. The result is in its place before.
   void settle(Status status, std::exception_ptr error = nullptr) noexcept;
+  // Until it is settled. Cancel point.
+  void wait();
   // The status that get() finds; afterwards it is taken.
   Status take();
   [[nodiscard]] const std::exception_ptr& error() const noexcept { return error_; }
 
-  // Asks the child alone to stop; it is cancelled when it starts, if it has not.
-  void cancel() noexcept;
-  // The scope the child runs in, from its first step to its last: null again.
-  void runs_in(CancelScope* scope) noexcept;
+  // Asks the child alone to stop; one that has not started finds out when it does.
+  void cancel() noexcept {
+    if (status() == Status::pending) CancelScope::cancel();
+  }
 
   class Ready;
 
  protected:
-  FutureBase() = default;
-  ~FutureBase() = default;
+  explicit FutureBase(Nursery& nursery) noexcept : Home(&nursery) {}
+  virtual ~FutureBase() = default;
 
  private:
-  mutable Lock lock_;
-  Var<Status> status_{Status::pending};
+  [[nodiscard]] Nursery& nursery() const noexcept { return static_cast<Nursery&>(*parent()); }
+  void run_child_in_place(Fiber& self);
+
+  void child_failed(Fiber& child, std::exception_ptr error) noexcept override;
+  void child_cancelled() noexcept override;
+  void children_ended(std::size_t count) noexcept override;
+  [[nodiscard]] const Home& family() const noexcept override { return nursery(); }
+  [[nodiscard]] std::string_view name() const noexcept override { return nursery().name(); }
+  [[nodiscard]] const Fiber* owner() const noexcept override { return nursery().owner(); }
+  [[nodiscard]] NurseryState state() const noexcept override { return nursery().state(); }
+
+  mutable ObjectLock lock_;                 // protects waiters_; held by one of the two keepers
+  Atomic<Status> status_{Status::pending};  // settled under the lock
+  Atomic<std::uint8_t> keepers_{2};
   std::exception_ptr error_;
   WaitList waiters_;
-  CancelScope* scope_ = nullptr;
-  bool cancelled_ = false;
-  Atomic<std::uint8_t> keepers_{2};
 };
 
 class FutureBase::Ready : public Waitable {
@@ -103,14 +122,14 @@ class FutureBase::Ready : public Waitable {
 template <class T>
 class FutureState final : public FutureBase {
  public:
+  explicit FutureState(Nursery& nursery) noexcept : FutureBase(nursery) {}
   std::optional<NonVoid<T>> value;
 };
 
-// One of the two who keep a state.
+// The future's share of a state.
 template <class T>
 class KeptState {
  public:
-  KeptState(std::nullptr_t) noexcept {}
   explicit KeptState(FutureState<T>* state) noexcept : state_(state) {}
   KeptState(KeptState&& other) noexcept : state_(std::exchange(other.state_, nullptr)) {}
   KeptState& operator=(KeptState&& other) noexcept {
@@ -118,14 +137,13 @@ class KeptState {
     return *this;
   }
   ~KeptState() {
-    if (state_ && state_->let_go()) delete state_;
+    if (state_) state_->let_go();
   }
-  explicit operator bool() const noexcept { return state_ != nullptr; }
   FutureState<T>* operator->() const noexcept { return state_; }
   FutureState<T>& operator*() const noexcept { return *state_; }
 
  private:
-  FutureState<T>* state_ = nullptr;
+  FutureState<T>* state_;
 };
 
 }  // namespace detail
@@ -152,10 +170,7 @@ class [[nodiscard]] Future {
     }
   }
   // Until get() would not wait. Cancel point; the second form returns false instead of throwing.
-  void wait() {
-    detail::FutureBase::Ready ready{*state_};
-    weft::wait(ready);
-  }
+  void wait() { state_->wait(); }
   [[nodiscard]] bool wait(no_throw_t) {
     detail::FutureBase::Ready ready{*state_};
     return weft::wait(ready, no_throw);
@@ -185,48 +200,17 @@ class [[nodiscard]] Future {
 
 namespace detail {
 
-// What runs in the child. Destroyed without having run, it says that it was cancelled.
+// What runs in the child. How it ends otherwise, its home is told.
 template <class T, class F>
-class AsyncBody {
- public:
-  AsyncBody(KeptState<T> state, F f) noexcept(std::is_nothrow_move_constructible_v<F>)
-      : state_(std::move(state)), f_(std::move(f)) {}
-  AsyncBody(AsyncBody&&) = default;
-  AsyncBody& operator=(AsyncBody&&) = delete;
-  ~AsyncBody() {
-    if (state_) state_->settle(FutureBase::Status::cancelled);
-  }
+struct AsyncBody {
+  FutureState<T>& state;
+  F f;
 
-  // A failure fails the nursery, too.
   void operator()() && {
-    Fiber& self = Fiber::current();
-    CancelScope scope{self.scope};
-    try {
-      const Running running{*state_, scope};
-      run_in(self, scope, [&] {
-        if (mutant::kSettledBeforeResult) state_->settle(FutureBase::Status::value);
-        state_->value.emplace(invoke_to_value(std::move(f_)));
-      });
-    } catch (const Cancelled&) {
-      throw;  // from further out; the destructor settles it
-    } catch (...) {
-      std::exchange(state_, nullptr)->settle(FutureBase::Status::error, std::current_exception());
-      throw;
-    }
-    if (state_->value) std::exchange(state_, nullptr)->settle(FutureBase::Status::value);
+    if (mutant::kSettledBeforeResult) state.settle(FutureBase::Status::value);
+    state.value.emplace(invoke_to_value(std::move(f)));
+    state.settle(FutureBase::Status::value);
   }
-
- private:
-  struct Running {
-    Running(FutureBase& state_in, CancelScope& scope) noexcept : state(state_in) {
-      state.runs_in(&scope);
-    }
-    ~Running() { state.runs_in(nullptr); }
-    FutureBase& state;
-  };
-
-  KeptState<T> state_;
-  F f_;
 };
 
 }  // namespace detail
@@ -234,9 +218,14 @@ class AsyncBody {
 template <std::invocable F>
 Future<std::invoke_result_t<F>> Nursery::async(F f, Site site) {
   using T = std::invoke_result_t<F>;
-  auto* const state = new detail::FutureState<T>;
+  auto* const state = new detail::FutureState<T>{*this};
   Future<T> future{detail::KeptState<T>{state}};
-  spawn(detail::AsyncBody<T, F>{detail::KeptState<T>{state}, std::move(f)}, site);
+  try {
+    spawn_in(*state, Name{}, detail::AsyncBody<T, F>{*state, std::move(f)}, site);
+  } catch (...) {
+    state->not_spawned();
+    throw;
+  }
   return future;
 }
 

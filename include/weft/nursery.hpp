@@ -30,6 +30,9 @@ namespace weft {
 
 template <class T>
 class Future;
+namespace detail {
+class FutureBase;
+}
 
 struct SpawnOptions {
   Name name{};
@@ -121,9 +124,7 @@ class Nursery final : public Home {
   void spawn(Name name, F f, Site site = Site::here()) {
     static_assert(std::is_void_v<std::invoke_result_t<F>>,
                   "spawn() drops no results: use async(), or return void");
-    if (!word_.is_open()) [[unlikely]] throw NurseryClosed{};
-    if (extras_) [[unlikely]] return spawn_limited(std::move(name), std::move(f), site);
-    admit(std::move(name), std::move(f), site);
+    spawn_in(*this, std::move(name), std::move(f), site);
   }
   template <std::invocable F>
   void spawn(SpawnOptions options, F f, Site site = Site::here()) {
@@ -260,9 +261,16 @@ class Nursery final : public Home {
   auto run(Fiber& self, Body&& body) -> std::invoke_result_t<Body, Nursery&>;
 
   [[nodiscard]] Io& io() const noexcept { return *owner_.io; }
+  // `home` is ours, or that of a child of ours alone: a future's.
   template <class F>
-  void admit(Name name, F&& f, Site site, std::uint8_t traits = 0) {
-    Fiber& child = make_fiber(io(), *this, std::forward<F>(f), site);
+  void spawn_in(Home& home, Name name, F&& f, Site site) {
+    if (!word_.is_open()) [[unlikely]] throw NurseryClosed{};
+    if (extras_) [[unlikely]] return spawn_limited(home, std::move(name), std::move(f), site);
+    admit(home, std::move(name), std::move(f), site);
+  }
+  template <class F>
+  void admit(Home& home, Name name, F&& f, Site site, std::uint8_t traits = 0) {
+    Fiber& child = make_fiber(io(), home, std::forward<F>(f), site);
     if (traits != 0) child.traits |= traits;
     if (!name.empty()) [[unlikely]] child.set_name(std::move(name));
     if (!start(child)) [[unlikely]] throw NurseryClosed{};
@@ -274,11 +282,11 @@ class Nursery final : public Home {
     return start(child);
   }
   template <class F>
-  void spawn_limited(Name name, F f, Site site) {
+  void spawn_limited(Home& home, Name name, F f, Site site) {
     Permit place = permit();
     with_budget([&] {
       if (!word_.is_open()) throw NurseryClosed{};  // while we waited
-      admit(std::move(name), Limited<F>{std::move(f), std::move(place)}, site,
+      admit(home, std::move(name), Limited<F>{std::move(f), std::move(place)}, site,
             traits_of_children());
       return true;
     });
@@ -336,6 +344,11 @@ class Nursery final : public Home {
   void end_state() noexcept;  // terminal; only the arena and the checks can see it
   void empty_arena() noexcept;
   bool run_own_children() noexcept;
+  // A child has ended on the stack of `self`, which waits in our scope for its result.
+  void ended_in_place(const Fiber& self) noexcept {
+    if (&self == &owner_) spawned_ = spawned_ - 1;  // the body: not yet in word_
+    else children_ended(1);
+  }
   void wait_for_children() noexcept;
 
   void child_failed(Fiber& child, std::exception_ptr error) noexcept override;
@@ -344,6 +357,7 @@ class Nursery final : public Home {
   }
   void children_ended(std::size_t count) noexcept override;
 
+  friend class detail::FutureBase;
   class Join;
 
   // One word: {live, waiter, state}. The last child and the joiner cannot miss each other, and

@@ -32,7 +32,7 @@ using Fibers = std::vector<const Fiber*>;
 constexpr int kDepthMax = 64;  // of the tree: a dump may be asked for on a fiber's stack
 
 const Home* home_of(const Fiber& fiber) {
-  return static_cast<const Home*>(fiber.strand ? fiber.strand->home : fiber.scope);
+  return &static_cast<const Home*>(fiber.strand ? fiber.strand->home : fiber.scope)->family();
 }
 
 Fibers fibers_of(const Io& io) {

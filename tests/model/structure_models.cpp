@@ -440,6 +440,62 @@ void cancel_against_result(Scene&) {
   });
 }
 
+// On the getter's stack, or by another worker on its own.
+void get_in_place(Scene& s) {
+  s.engine.adopts = true;
+  get_against_completion(s);
+}
+
+void gets_in_a_scope(Scene& s) {
+  Fiber& self = Fiber::current();
+  try {
+    const Entered entered{self, s.scope};
+    nursery([&s](Nursery& n) { n.async([&s] { s.wait_for_ever(); }).get(); });
+    check(false, "the child waits for ever");
+  } catch (const Cancelled& cancelled) {
+    check(cancelled.reason() == CancelReason::requested, "the scope's own reason");
+  }
+  check(s.ended.load(std::memory_order_relaxed) <= 1, "it was reached, if it has begun");
+}
+
+// The child is on the stack of who waits for it, and both are cancelled.
+void cancel_of_a_get_in_place(Program& p) {
+  auto& s = stage<gets_in_a_scope>(p, 1);
+  s.engine.adopts = true;
+  p.thread("canceller", [&s] { s.scope.cancel(); });
+}
+
+// Only who waits is cancelled: it must not have the child on its stack.
+void gets_in_a_scope_within(Scene& s) {
+  nursery([&s](Nursery& n) {
+    auto future = n.async([&s] { s.go.wait(); });
+    try {
+      const Entered entered{Fiber::current(), s.scope};
+      future.get();
+      check(false, "the child waits for us");
+    } catch (const Cancelled&) {
+    }
+    s.go.set();
+  });
+}
+
+void get_within(Program& p) {
+  auto& s = stage<gets_in_a_scope_within>(p, 1);
+  s.engine.adopts = true;
+  p.thread("canceller", [&s] { s.scope.cancel(); });
+}
+
+// The child's scope was in the tree; the future, which keeps it, dies after the nursery.
+void future_outlives(Scene& s) {
+  std::optional<Future<void>> future;
+  nursery([&s, &future](Nursery& n) {
+    future.emplace(n.async([&s] { s.go.wait(); }));
+    s.go.set();
+  });
+  future->cancel();
+  future->get();
+}
+
 // Nobody asks for the result: the future dies before its child has ended, or after.
 void future_is_dropped(Scene& s) {
   nursery([&s](Nursery& n) {
@@ -685,6 +741,10 @@ constexpr std::array kStructureModels{
     CoreModel{"future as an arm", future_as_an_arm},
     bounded("future is cancelled", on_two<cancel_against_child>),
     bounded("future is cancelled late", on_two<cancel_against_result>),
+    bounded("get in place", on_two<get_in_place>),
+    CoreModel{"cancel of a get in place", cancel_of_a_get_in_place},
+    CoreModel{"future in a scope within", get_within},
+    bounded("future outlives its nursery", on_two<future_outlives>),
     bounded("future is dropped", on_two<future_is_dropped>),
     bounded("place is handed over", on_two<spawns_with_max_live>),
     CoreModel{"place against cancel", place_against_cancel},

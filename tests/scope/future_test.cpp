@@ -368,6 +368,118 @@ TEST(Future, SeveralMayWait) {
   });
 }
 
+// ── got in place ────────────────────────────────────────────────────────────────────────────────
+
+bool in_place() { return Fiber::current().strand->beneath != nullptr; }
+
+constexpr const char* kNeedsOwnStack = "ThreadSanitizer wants a stack for every fiber";
+
+TEST(GetInPlace, TheNewestUnbornChildIsCalledOnTheGettersStack) {
+  if constexpr (arch::kTsan) GTEST_SKIP() << kNeedsOwnStack;
+  FiberIo{{.workers = 1}}.run([] {
+    const FiberId body = this_fiber::id();
+    nursery([&](Nursery& n) {
+      EXPECT_EQ(n.async([] { return Fiber::current().strand->beneath; }).get(), &Fiber::current());
+      n.spawn([&n] {
+        EXPECT_TRUE(n.async([] { return in_place(); }).get()) << "in a sibling, too";
+        EXPECT_EQ(n.live(), 1u);
+      });
+      EXPECT_EQ(n.live(), 1u) << "those that have ended are not counted";
+    });
+    EXPECT_EQ(this_fiber::id(), body);
+  });
+}
+
+TEST(GetInPlace, NobodyElseIs) {
+  FiberIo{{.workers = 1}}.run([] {
+    nursery([](Nursery& n) {
+      bool ran = false;
+      auto older = n.async([&ran] { return ran; });
+      n.spawn([&ran] {
+        EXPECT_FALSE(in_place());
+        ran = true;
+      });
+      EXPECT_TRUE(older.get()) << "the newest first, and it is not what we wait for";
+    });
+  });
+}
+
+TEST(GetInPlace, NotWhereACancelWouldEndOnlyTheGet) {
+  FiberIo{{.workers = 1}}.run([] {
+    Event go;
+    nursery([&](Nursery& n) {
+      auto slow = n.async([&go] {
+        EXPECT_FALSE(in_place());
+        go.wait();
+        return 5;
+      });
+      EXPECT_FALSE(timeout(1ms, [&] { return slow.get(); }));
+      go.set();
+      EXPECT_EQ(slow.get(), 5);
+    });
+  });
+}
+
+TEST(GetInPlace, ACancelReachesTheChildAndThenTheGetter) {
+  FiberIo{{.workers = 1}}.run([] {
+    bool reached = false;
+    bool thrown = false;
+    EXPECT_FALSE(timeout(1ms, [&] {
+      nursery([&](Nursery& n) {
+        auto never = n.async([&reached] {
+          try {
+            sleep_for(1h);
+          } catch (const Cancelled&) {
+            reached = true;
+          }
+          return 5;
+        });
+        try {
+          static_cast<void>(never.get());
+        } catch (const Cancelled&) {
+          thrown = true;
+          throw;
+        }
+      });
+    }));
+    EXPECT_TRUE(reached);
+    EXPECT_TRUE(thrown) << "though there is a result";
+  });
+}
+
+TEST(GetInPlace, TheChildMayWaitAndThrow) {
+  FiberIo{{.workers = 1}}.run([] {
+    const NurseryOptions supervise{.on_error = ErrorPolicy::supervise};
+    EXPECT_THROW(nursery(supervise,
+                         [](Nursery& n) {
+                           auto bad = n.async([]() -> int {
+                             this_fiber::yield();
+                             sleep_for(1us);
+                             throw std::runtime_error{"bad"};
+                           });
+                           EXPECT_THROW(static_cast<void>(bad.get()), std::runtime_error);
+                           EXPECT_EQ(n.async([] { return 7; }).get(), 7);
+                         }),
+                 std::runtime_error);
+  });
+}
+
+TEST(GetInPlace, Recursion) {
+  FiberIo{{.workers = 2}}.run([] {
+    struct Fib {
+      static long of(long n) {  // NOLINT(misc-no-recursion)
+        if (n < 2) return n;
+        return nursery([n](Nursery& both) {
+          auto a = both.async([n] { return of(n - 1); });
+          auto b = both.async([n] { return of(n - 2); });
+          return b.get() + a.get();
+        });
+      }
+    };
+    EXPECT_EQ(Fib::of(16), 987);
+  });
+}
+
 TEST(Future, ThousandsOnManyWorkers) {
   constexpr int kChildren = 2'000;
   on_workers([] {

@@ -64,7 +64,7 @@ inline constexpr Switch kDeadlineStaysArmed{34};
 inline constexpr Switch kAlarmStaysArmed{35};
 inline constexpr Switch kSettledBeforeResult{36};
 inline constexpr Switch kFutureKeepsDeadScope{37};
-inline constexpr Switch kEarlyCancelForgotten{38};
+inline constexpr Switch kInPlaceUnderForeignScope{38};
 inline constexpr Switch kRaceDecidedApart{39};
 inline constexpr Switch kRaceLoserRuns{40};
 inline constexpr Switch kGraceOutlivesTheEnd{41};
@@ -230,7 +230,8 @@ inline constexpr std::array kMutants{
            "explorer: race on the value"},
     Mutant{37, "kFutureKeepsDeadScope", "a future still knows the scope of a child that has ended",
            "explorer: use after free"},
-    Mutant{38, "kEarlyCancelForgotten", "a future cancelled before its child started forgets it",
+    Mutant{38, "kInPlaceUnderForeignScope",
+           "get() runs its child in place where a cancel would end only get()",
            "explorer: deadlock"},
     Mutant{39, "kRaceDecidedApart", "race() looks who won, then says so",
            "explorer: race on the result"},

@@ -191,6 +191,8 @@ class Home : public CancelScope {
   virtual void children_ended(std::size_t count) noexcept = 0;
   // The root's spawn(): one more child, on behalf of one that lives. False: takes none this way.
   [[nodiscard]] virtual bool child_added() noexcept { return false; }
+  // Whose child it is: a home of one child answers with the home that it stands in front of.
+  [[nodiscard]] virtual const Home& family() const noexcept { return *this; }
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   // The fiber whose block this is; null: the engine's root.
   [[nodiscard]] virtual const Fiber* owner() const noexcept = 0;

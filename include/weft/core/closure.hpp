@@ -132,7 +132,10 @@ Fiber& make_fiber(Io& io, Home& home, F&& callable, Site site) {
 // afterwards no canceller can find the fiber. Its home is still to be told.
 [[gnu::always_inline]] inline void run_closure(Fiber& fiber) noexcept {
   fiber.word.mark_running();
-  if (fiber.scope->cancelled_by_now()) [[unlikely]] return drop_unrun(fiber);
+  // Not for a cancel of its own: that is for the fiber to heed, or to finish in spite of.
+  if (fiber.scope->cancelled_by_now() &&
+      static_cast<Home*>(fiber.scope)->family().cancelled()) [[unlikely]]
+    return drop_unrun(fiber);
   if (fiber.traits & (kInherits | kSettles)) [[unlikely]] begin(fiber);
   const FiberState end = fiber.closure->run(fiber);
   if (fiber.strand->locals) [[unlikely]] fiber.strand->locals->release();

@@ -34,7 +34,7 @@ void spawn_sibling(Name name, F f, Site site) {
   static_cast<void>(io());  // throws: not inside an engine
   Fiber& self = Fiber::current();
   checkpoint(self);
-  Home& home = static_cast<Home&>(*self.strand->home);
+  Home& home = const_cast<Home&>(static_cast<Home&>(*self.strand->home).family());
   if (!home.owner()) return spawn_in_root(self, home, std::move(name), std::move(f), site);
   try {
     static_cast<Nursery&>(home).spawn(std::move(name), std::move(f), site);

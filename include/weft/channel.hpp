@@ -372,8 +372,8 @@ class Receiver {
   // Arms for select. Of no channel: never ready.
   [[nodiscard]] RecvArm<T> on_recv() const noexcept { return RecvArm<T>{typed()}; }
   template <std::invocable<std::optional<T>> Handler>
-  [[nodiscard]] Handled<RecvArm<T>, Handler> on_recv(Handler handler) const {
-    return Handled<RecvArm<T>, Handler>{std::move(handler), typed()};
+  [[nodiscard]] RecvCase<T, Handler> on_recv(Handler handler) const {
+    return RecvCase<T, Handler>{typed(), std::move(handler)};
   }
   // Completes when no sender is left, or the channel is closed.
   [[nodiscard]] detail::PeerGone on_peer_gone() const noexcept {

@@ -79,13 +79,36 @@ inline std::uint64_t shuffled(std::size_t count, std::uint64_t chance) noexcept 
   return order;
 }
 
-// Tries the `index`th arm, by its own type: what it does can be inlined.
-template <Arm... Ws>
-[[gnu::always_inline]] inline bool try_arm(std::size_t index, Ws&... arms) {
-  bool done = false;
-  std::size_t at = 0;
-  ((at++ == index && !kIsOtherwise<Ws> ? void(done = arms.Ws::try_complete()) : void()), ...);
-  return done;
+template <class First, class... Others>
+inline constexpr bool kAllOf = (std::is_same_v<First, Others> && ...);
+
+// Calls `then` with the `index`th, by its own type: what is done to it can be inlined. Those of one
+// type are found without a branch: after a fair draw it would be mispredicted.
+template <class First, class... Others, class Then>
+[[gnu::always_inline]] inline void with_nth(Then then, std::size_t index, First& first,
+                                            Others&... others) {
+  if constexpr (kAllOf<First, Others...>) {
+    First* const all[] = {&first, &others...};
+    then(*all[index]);
+  } else {
+    std::size_t at = 0;
+    const auto visit = [&](auto& thing) { return at++ == index && (then(thing), true); };
+    static_cast<void>((visit(first) || ... || visit(others)));
+  }
+}
+
+// Does all of an arm, its handler included, if that can be without waiting.
+template <Arm W>
+[[gnu::always_inline]] inline bool try_all_of(W& arm) {
+  if constexpr (kIsOtherwise<W>) {
+    return false;
+  } else if constexpr (Deferred<W>) {
+    return arm.try_now();
+  } else {
+    const bool done = arm.W::try_complete();
+    if (done) run_handler(arm);
+    return done;
+  }
 }
 
 // Whether it may pay to try an arm. Those that cannot tell without their lock may always pay.
@@ -103,16 +126,23 @@ class Draw {
   static std::size_t first_of(std::uint32_t set) noexcept {
     return static_cast<std::size_t>(std::countr_zero(set));
   }
+  // Of the lowest kCount bits. No branch depends on the draw: it would be mispredicted.
+  template <std::size_t kCount>
   std::size_t from(std::uint32_t set) noexcept {
-    const std::uint32_t others = set & (set - 1);
-    if (others == 0) return first_of(set);
+    if ((set & (set - 1)) == 0) return first_of(set);
     if (!drawn_) chance_ = io_.random();
     drawn_ = true;
-    std::uint64_t count = 1;
-    for (std::uint32_t left = others; left != 0; left &= left - 1) ++count;
-    for (std::uint64_t skip = (chance_ >> 32) * count >> 32; skip > 0; --skip) set &= set - 1;
+    std::uint64_t count = 0;
+    for (std::size_t i = 0; i < kCount; ++i) count += set >> i & 1;
+    const std::uint64_t skip = (chance_ >> 32) * count >> 32;
     chance_ = chance_ * 6364136223846793005 + 1442695040888963407;  // Knuth's, for the next
-    return first_of(set);
+    std::size_t at = 0;
+    std::uint64_t seen = 0;
+    for (std::size_t i = 0; i + 1 < kCount; ++i) {
+      seen += set >> i & 1;
+      at += seen <= skip ? 1 : 0;
+    }
+    return at;
   }
 
  private:
@@ -121,14 +151,17 @@ class Draw {
   bool drawn_ = false;
 };
 
-// Tries the arms of `set`, one after the other, until one completes: its index, or kCount.
+// Tries the arms of `set`, one after the other, until one is done: its index, or kCount.
 template <Arm... Ws>
 [[gnu::always_inline]] inline std::size_t try_some(Fiber& self, Choice choice, std::uint32_t set,
                                                    Ws&... arms) {
   Draw draw{*self.io};
   while (set != 0) {
-    const std::size_t next = choice == Choice::fair ? draw.from(set) : Draw::first_of(set);
-    if (try_arm(next, arms...)) return next;
+    const std::size_t next =
+        choice == Choice::fair ? draw.from<sizeof...(Ws)>(set) : Draw::first_of(set);
+    bool done = false;
+    with_nth([&](auto& arm) { done = try_all_of(arm); }, next, arms...);
+    if (done) return next;
     set &= ~(1U << next);
   }
   return sizeof...(Ws);
@@ -146,37 +179,52 @@ template <std::size_t kCount>
   return order >> (4 * wait_fused(self, ordered)) & 15;
 }
 
+// An arm, and what waits for it.
+template <Arm W>
+struct Entrant {
+  using Made = decltype(operation_of(std::declval<W&>()));
+  Entrant(W& of, Made&& by) noexcept : arm(of), operation(by) {}
+  W& arm;
+  OperationOf<W>& operation;
+};
+
+// The arms were tried, if there are few of them, and none was done.
+template <Arm... Ws>
+[[gnu::always_inline]] inline std::size_t wait_for_arms(Choice choice, Entrant<Ws>... arms) {
+  constexpr std::size_t kCount = sizeof...(Ws);
+  constexpr bool kHasFallback = (kIsOtherwise<Ws> || ...);
+  std::array<Waitable*, kCount> all{&arms.operation...};
+  std::size_t winner = kCount;
+  if constexpr (kCount <= kFew && !kHasFallback) {
+    winner = wait_in_order(Fiber::current(), choice, all);
+  } else {
+    std::size_t at = 0;
+    Waitable* fallback = nullptr;
+    ((kIsOtherwise<Ws> ? void(fallback = all[at++]) : void(at++)), ...);
+    if (kCount == 2 && kHasFallback) winner = all[0] == fallback ? 0 : 1;  // one look is enough
+    else winner = select_among(all, choice, fallback);
+  }
+  with_nth([](auto& it) { run_handler(it.arm, it.operation); }, winner, arms...);
+  return winner;
+}
+
 template <Arm... Ws>
 [[gnu::always_inline]] inline std::size_t select_arms(Choice choice, Ws&... arms) {
   constexpr std::size_t kCount = sizeof...(Ws);
   static_assert(kCount > 0, "select needs an arm");
   static_assert((0U + ... + (kIsOtherwise<Ws> ? 1U : 0U)) <= 1, "one otherwise() at most");
-  constexpr bool kHasFallback = (kIsOtherwise<Ws> || ...);
-  std::array<Waitable*, kCount> all{&arms...};
-  std::size_t at = 0;
-  std::size_t fallback = kCount;
-  ((kIsOtherwise<Ws> ? void(fallback = at++) : void(at++)), ...);
-  std::size_t winner = kCount;
   if constexpr (kCount <= kFew) {
     Fiber& self = Fiber::current();
     glance(self);
     // A look is no more than that: an arm that is not tried now is found ready, under its lock,
     // when it is published. Whoever does not wait has no such second look, and tries them all.
+    constexpr bool kHasFallback = (kIsOtherwise<Ws> || ...);
     std::uint32_t set = 0;
-    at = 0;
+    std::size_t at = 0;
     ((set |= (kHasFallback ? !kIsOtherwise<Ws> : looks_ready(arms)) ? 1U << at : 0U, ++at), ...);
-    winner = try_some(self, choice, set, arms...);
-    if (winner == kCount) {
-      if constexpr (!kHasFallback) winner = wait_in_order(self, choice, all);
-      else if constexpr (kCount == 2) winner = fallback;  // one look at one other is enough
-      else winner = select_among(all, choice, all[fallback]);
-    }
-  } else {
-    winner = select_among(all, choice, fallback < kCount ? all[fallback] : nullptr);
+    if (const std::size_t done = try_some(self, choice, set, arms...); done != kCount) return done;
   }
-  at = 0;
-  ((at++ == winner ? run_handler(arms) : void()), ...);
-  return winner;
+  return wait_for_arms<Ws...>(choice, Entrant<Ws>{arms, operation_of(arms)}...);
 }
 
 }  // namespace detail
@@ -290,8 +338,7 @@ class SelectSet {
     // The copy is made here: if that throws, nothing was waited for.
     Waitable* arm() override {
       if (!enabled()) return nullptr;
-      if constexpr (std::is_copy_constructible_v<T>)
-        if (arm_.sent()) arm_.renew(*value_);
+      if constexpr (std::is_copy_constructible_v<T>) if (arm_.sent()) arm_.renew(*value_);
       return &arm_;
     }
     void won() override {
@@ -333,12 +380,16 @@ class SelectSet {
   template <class W>
   class ArmEntry final : public Entry {
    public:
-    explicit ArmEntry(W& arm) : arm_(arm) {}
-    Waitable* arm() override { return &arm_; }
-    void won() override { run_handler(arm_); }
+    explicit ArmEntry(W& arm) : arm_(arm), operation_(operation_of(arm)) {}
+    Waitable* arm() override {
+      if constexpr (Deferred<W>) operation_.renew();
+      return &operation_;
+    }
+    void won() override { run_handler(arm_, operation_); }
 
    private:
     W& arm_;
+    decltype(operation_of(std::declval<W&>())) operation_;
   };
 
   std::size_t keep(std::shared_ptr<Entry> entry) {

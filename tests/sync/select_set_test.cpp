@@ -416,6 +416,25 @@ TEST(SelectSet, FuturesAndTheOtherSidesEndAsArms) {
   });
 }
 
+TEST(SelectSet, AReceiveWithAHandlerAsAnArm) {
+  const auto body = [] {
+    Channel<int> ch;
+    int sum = 0;
+    auto recv = ch.rx.on_recv([&](std::optional<int> v) { sum += v.value(); });
+    SelectSet set;
+    EXPECT_EQ(set.add(recv), 0U);
+    nursery([&](Nursery& n) {
+      n.spawn([&] {
+        for (int i = 1; i <= 3; ++i) EXPECT_TRUE(ch.tx.send(int{i}));
+      });
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(set.wait(), 0U);
+    });
+    EXPECT_EQ(sum, 6);
+  };
+  on_seeds(body);
+  on_workers(body);
+}
+
 TEST(SelectSet, TimersThatLoseAreDisarmed) {
   SimIo{}.run([] {
     Channel<int> ch{1};

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -422,6 +423,56 @@ TEST(Select, MoveOnlyValuesArriveOnce) {
     ASSERT_NE(got, nullptr);
     EXPECT_EQ(*got, first ? 1 : 2);
   });
+}
+
+struct Keep {
+  std::optional<int>* slot;
+  void operator()(std::optional<int> v) const { *slot = v; }
+};
+
+TEST(Select, ArmsOfOneTypeRunTheirOwnHandlers) {
+  const auto body = [] {
+    for (const std::size_t capacity : {1U, 0U})
+      for (std::size_t chosen = 0; chosen < 4; ++chosen) {
+        std::array<std::optional<Channel<int>>, 4> ch;
+        for (auto& each : ch) each.emplace(capacity);
+        std::array<std::optional<int>, 4> got;
+        const auto arm = [&](std::size_t i) { return ch[i]->rx.on_recv(Keep{&got[i]}); };
+        nursery([&](Nursery& n) {
+          if (capacity == 1) EXPECT_TRUE(ch[chosen]->tx.send(7));
+          else n.spawn([&] { EXPECT_TRUE(ch[chosen]->tx.send(7)); });  // finds it parked
+          EXPECT_EQ(select(arm(0), arm(1), arm(2), arm(3)), chosen);
+        });
+        for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(got[i].has_value(), i == chosen);
+      }
+  };
+  on_seeds(body);
+  on_workers(body);
+}
+
+TEST(Select, AReceiveWithAHandlerByName) {
+  const auto body = [] {
+    Channel<int> ch;
+    Channel<int> silent;
+    std::vector<std::optional<int>> got;
+    auto recv = ch.rx.on_recv([&](std::optional<int> v) { got.push_back(v); });
+    nursery([&](Nursery& n) {
+      n.spawn([tx = std::move(ch.tx)] {
+        EXPECT_TRUE(tx.send(1));
+        this_fiber::yield();
+        EXPECT_TRUE(tx.send(2));
+        tx.close(std::make_exception_ptr(std::runtime_error{"torn"}));
+      });
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(select(silent.rx.on_recv(), recv), 1U);
+        recv.renew();
+      }
+    });
+    EXPECT_THROW(select(silent.rx.on_recv(), recv), std::runtime_error);
+    EXPECT_EQ(got, (std::vector<std::optional<int>>{1, 2}));
+  };
+  on_seeds(body);
+  on_workers(body);
 }
 
 // A move that throws when it is told to. Such values travel in boxes.

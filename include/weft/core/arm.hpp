@@ -9,9 +9,19 @@
 
 namespace weft {
 
+// An arm that is no operation before it has to wait: one that need not costs nothing to make.
+// try_now() does all of it, if that can be without waiting; else operation() makes what waits, and
+// won(operation) does the rest. looks_ready(): whether trying may pay.
+template <class W>
+concept Deferred = requires(std::remove_reference_t<W>& arm) {
+  { arm.looks_ready() } -> std::same_as<bool>;
+  { arm.try_now() } -> std::same_as<bool>;
+  requires std::derived_from<decltype(arm.operation()), Waitable>;
+};
+
 // Something waited for that loses nothing when another arm wins.
 template <class W>
-concept Arm = std::derived_from<std::remove_reference_t<W>, Waitable>;
+concept Arm = std::derived_from<std::remove_reference_t<W>, Waitable> || Deferred<W>;
 
 // An operation, and what to do when it has won. The handler runs in the fiber that selects, after
 // the other arms were withdrawn. An operation with something to hand over has `hand_to(handler)`.
@@ -31,10 +41,25 @@ class Handled final : public Operation {
   Handler handler_;
 };
 
+// What waits for an arm.
+template <Arm W>
+[[gnu::always_inline]] inline decltype(auto) operation_of(W& arm) {
+  if constexpr (Deferred<W>) return arm.operation();
+  else return (arm);
+}
+template <Arm W>
+using OperationOf = std::remove_reference_t<decltype(operation_of(std::declval<W&>()))>;
+
 // Runs the handler of an arm that has won, if it has one.
 template <Arm W>
 void run_handler(W& arm) {
   if constexpr (requires { arm.won(); }) arm.won();
+}
+// The same, if `operation` waited for it.
+template <Arm W>
+void run_handler(W& arm, OperationOf<W>& operation) {
+  if constexpr (Deferred<W>) arm.won(operation);
+  else run_handler(arm);
 }
 
 }  // namespace weft

@@ -158,6 +158,41 @@ class SendArm : public detail::ChannelState<detail::CellOf<T>>::Send {
   Cell cell_;
 };
 
+// A receive with a handler, as an arm. The receiver must outlive it.
+template <class T, class Handler>
+class RecvCase {
+  using State = detail::StateOf<T>;
+
+ public:
+  RecvCase(State* state, Handler handler) : state_(state), handler_(std::move(handler)) {}
+  RecvCase(const RecvCase&) = delete;
+  RecvCase& operator=(const RecvCase&) = delete;
+
+  [[nodiscard]] bool looks_ready() const noexcept { return state_ && state_->may_recv(); }
+  [[gnu::always_inline]] bool try_now() {
+    if (!state_) return false;
+    std::optional<detail::CellOf<T>> cell;
+    const detail::Got got = state_->recv_now(cell);
+    if (got == detail::Got::empty) return false;
+    handler_(got == detail::Got::value ? std::optional<T>{detail::take_out<T>(*cell)} : end());
+    return true;
+  }
+  [[nodiscard]] RecvArm<T> operation() const noexcept { return RecvArm<T>{state_}; }
+  void won(RecvArm<T>& operation) { operation.hand_to(handler_); }
+  // To be waited for again: nothing of the last time is left in it.
+  void renew() noexcept {}
+
+ private:
+  // Not inlined: where g++ sees the empty value, it warns of handlers that know theirs is not.
+  [[gnu::noinline, gnu::cold]] std::optional<T> end() const {
+    state_->throw_error();
+    return std::nullopt;
+  }
+
+  State* state_;
+  Handler handler_;
+};
+
 namespace detail {
 
 // How the ends come to their state.

@@ -219,6 +219,16 @@ class ChannelState final : public ChannelCore {
     return fate != Fate::pending ? fate == Fate::done : recv_again(into);
   }
 
+  // Whether trying may pay. Without the lock.
+  [[nodiscard]] bool may_send() const noexcept {
+    if (capacity_ == kUnbounded || overflow_ != Overflow::block) return true;
+    return Sync::hunch(
+        [&] { return size_.read() < slots_ || !receivers_.empty() || closed_.read(); });
+  }
+  [[nodiscard]] bool may_recv() const noexcept {
+    return Sync::hunch([&] { return size_.read() != 0 || !senders_.empty() || closed_.read(); });
+  }
+
   void dispose(Cell& cell) noexcept {
     if (dispose_) dispose_(context_.get(), cell);
   }
@@ -401,16 +411,7 @@ class ChannelState<Cell>::Send : public ChannelOp {
   Send(ChannelState* state, Cell& from) noexcept
       : ChannelOp(state, &ChannelCore::senders_), from_(from) {}
 
-  // Whether trying may pay. Without the lock.
-  [[nodiscard]] bool looks_ready() const noexcept {
-    if (!state()) return false;
-    const ChannelState& channel = *state();
-    if (channel.capacity_ == kUnbounded || channel.overflow_ != Overflow::block) return true;
-    return Sync::hunch([&] {
-      return channel.size_.read() < channel.slots_ || !channel.receivers_.empty() ||
-             channel.closed_.read();
-    });
-  }
+  [[nodiscard]] bool looks_ready() const noexcept { return state() && state()->may_send(); }
   bool try_complete() override {
     if (!state()) return false;
     switch (state()->send_now(from_)) {
@@ -458,13 +459,7 @@ class ChannelState<Cell>::Recv : public ChannelOp {
   Recv(ChannelState* state, std::optional<Cell>& into) noexcept
       : ChannelOp(state, &ChannelCore::receivers_), into_(into) {}
 
-  [[nodiscard]] bool looks_ready() const noexcept {  // likewise
-    if (!state()) return false;
-    const ChannelState& channel = *state();
-    return Sync::hunch([&] {
-      return channel.size_.read() != 0 || !channel.senders_.empty() || channel.closed_.read();
-    });
-  }
+  [[nodiscard]] bool looks_ready() const noexcept { return state() && state()->may_recv(); }
   bool try_complete() override {
     if (!state()) return false;
     switch (state()->recv_now(into_)) {

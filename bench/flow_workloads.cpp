@@ -117,18 +117,21 @@ void ring(long hops) {
 // ── W7 ──────────────────────────────────────────────────────────────────────────────────────────
 
 // NOLINTNEXTLINE(misc-no-recursion)
-void sky_node(Nursery& n, const Sender<long>& up, long number, long size) {
+void sky_node(const Sender<long>& up, long number, long size) {
   if (size == 1) {
     static_cast<void>(up.send(long{number}));
     return;
   }
   Channel<long> below;
-  for (long i = 0; i < 10; ++i)
-    n.spawn([&n, tx = below.tx, child = number + i * (size / 10), size] {
-      sky_node(n, tx, child, size / 10);
-    });
-  long sum = 0;
-  for (int i = 0; i < 10; ++i) sum += below.rx.recv().value();
+  const long sum = nursery([&](Nursery& n) {
+    for (long i = 0; i < 10; ++i)
+      n.spawn([&tx = below.tx, child = number + i * (size / 10), size] {
+        sky_node(tx, child, size / 10);
+      });
+    long all = 0;
+    for (int i = 0; i < 10; ++i) all += below.rx.recv().value();
+    return all;
+  });
   static_cast<void>(up.send(long{sum}));
 }
 
@@ -137,7 +140,7 @@ void skynet(long leaves) {
   const double s = seconds([&] {
     Channel<long> top;
     nursery([&](Nursery& n) {
-      n.spawn([&n, tx = top.tx, leaves] { sky_node(n, tx, 0, leaves); });
+      n.spawn([&top, leaves] { sky_node(top.tx, 0, leaves); });
       result = top.rx.recv().value();
     });
   });

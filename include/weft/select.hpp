@@ -338,7 +338,8 @@ class SelectSet {
     // The copy is made here: if that throws, nothing was waited for.
     Waitable* arm() override {
       if (!enabled()) return nullptr;
-      if constexpr (std::is_copy_constructible_v<T>) if (arm_.sent()) arm_.renew(*value_);
+      if constexpr (std::is_copy_constructible_v<T>)
+        if (arm_.sent()) arm_.renew(*value_);
       return &arm_;
     }
     void won() override {

@@ -273,6 +273,11 @@ bool Scheduler::take_the_watch(const Worker& worker) noexcept {
          keeper == worker.index();
 }
 
+// relaxed: it is given to who sleeps, and that one is woken; taken from us, we hand nothing on.
+bool Scheduler::keeps_watch(const Worker& worker) const noexcept {
+  return watch_.load(std::memory_order_relaxed) == worker.index();
+}
+
 void Scheduler::rouse_the_watch() noexcept {
   if (!idle.surface()) return;
   sysmon.rouse();

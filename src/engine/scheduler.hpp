@@ -101,6 +101,7 @@ class Scheduler {
 
   // By who lies down. False: somebody else keeps it.
   [[nodiscard]] bool take_the_watch(const Worker& worker) noexcept;
+  [[nodiscard]] bool keeps_watch(const Worker& worker) const noexcept;
   void rouse_the_watch() noexcept;
   // Also if it looks just now.
   void have_the_watch_look() noexcept;

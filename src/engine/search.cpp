@@ -28,32 +28,36 @@ void Worker::look_for_work() noexcept {
   judge_last_steal(now);
   const bool fired = fire_timers(now);
   const bool woken_by_event = std::exchange(woken_by_event_, hear_from_outside() || fired);
+  // Whom timers wake is most often as quick as who answers a request. If not, the watcher fires
+  // those that come meanwhile.
+  if (fired && shared_.keeps_watch(*this)) back_soon_ = true;
   // Also if there is something of our own: events may come for ever.
   if (take_injected(kInjectedAtOnce) || woken_by_event_) return;
   const bool called = std::exchange(called_, false);
   if (called || shared_.idle.begin_search()) {
     // Between one event and the next nobody is about to have something for us: one look will do.
-    const bool found = search(woken_by_event && !called ? Duration{} : kSearch);
+    const Found found = search(woken_by_event && !called ? Duration{} : kSearch);
     shared_.idle.end_search();
     stole_for_a_call_ = called && stole_at_ != Instant{};
-    if (called && !stole_for_a_call_) shared_.note_a_call(found);
-    if (found) return advertise(fresh_.length() + ready_.length() > 1 ? 0 : 1);
+    if (called && !stole_for_a_call_) shared_.note_a_call(found == Found::work_of_others);
+    if (found != Found::nothing) return advertise(fresh_.length() + ready_.length() > 1 ? 0 : 1);
   }
   rest();
 }
 
-// True: there is something to do now.
-bool Worker::search(Duration span) noexcept {
-  if (shared_.worker_count() == 1 || may_retire()) return false;
+// What there is to do now.
+Worker::Found Worker::search(Duration span) noexcept {
+  if (shared_.worker_count() == 1 || may_retire()) return Found::nothing;
   const Instant began = monotonic_now();
   for (Instant now = began; now - began <= span; now = monotonic_now()) {
-    if (!inbox.empty() || shared_.count.over()) return true;
-    if (wheel().soonest() <= now || take_injected(kInjectedAtOnce)) return true;
+    if (!inbox.empty() || shared_.count.over() || wheel().soonest() <= now) return Found::our_own;
+    if (take_injected(kInjectedAtOnce)) return Found::work_of_others;
     for (unsigned i = 1; i < shared_.worker_count(); ++i)
-      if (steal_from(shared_.worker((number + i) % shared_.worker_count()), now)) return true;
+      if (steal_from(shared_.worker((number + i) % shared_.worker_count()), now))
+        return Found::work_of_others;
     for (unsigned i = 0; i < kSpinsPerLook; ++i) Sync::spin();
   }
-  return false;
+  return Found::nothing;
 }
 
 // Fibers whose sockets have something for them.
@@ -219,7 +223,7 @@ void Worker::sleep_till_called() noexcept {
       if (deadlocked == Scheduler::Deadlocked::unsure) quiet = 0;
     }
     const bool deep = watching && quiet >= shared_.quiet_rounds() && shared_.idle.deepen();
-    Instant until = timers.soonest();
+    Instant until = timers.soonest_rally();
     const Instant now = monotonic_now();
     if (is_temporary()) {
       if (std::exchange(has_run_, false)) idle_since_ = now;
@@ -239,9 +243,6 @@ void Worker::sleep_till_called() noexcept {
     if (!inbox.is_asleep() || timers.soonest() <= monotonic_now()) break;
     if (watching && watch_round()) break;
   }
-  // Whom our timers wake is most often as quick as who answers a request. If not, the watcher fires
-  // those that come meanwhile.
-  if (watching && timers.soonest() <= monotonic_now()) back_soon_ = true;
   if (watching) shared_.surface();  // and the watch stays ours until we run something
 }
 

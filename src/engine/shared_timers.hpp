@@ -50,6 +50,13 @@ class SharedTimers {
     return Instant{Duration{soonest_.load(std::memory_order_relaxed)}};
   }
 
+  // The same, for who is going to sleep until then: see TimerWheel.
+  [[nodiscard]] Instant soonest_rally() noexcept {
+    if (soonest() == Instant::max()) return Instant::max();
+    const Locked locked{lock_};
+    return wheel_.soonest_rally();
+  }
+
   [[nodiscard]] std::size_t size() noexcept {
     const Locked locked{lock_};
     return wheel_.size();
@@ -67,7 +74,7 @@ class SharedTimers {
     soonest_.store(soonest.time_since_epoch().count(), std::memory_order_relaxed);
   }
 
-  Lock lock_;
+  ObjectLock lock_;  // the engine outlives whoever arms or disarms
   Atomic<Duration::rep> soonest_{Instant::max().time_since_epoch().count()};
   TimerWheel wheel_;
 };

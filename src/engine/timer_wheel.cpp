@@ -6,35 +6,7 @@
 
 namespace weft::engine {
 
-// ── ticks ───────────────────────────────────────────────────────────────────────────────────────
-
-namespace {
-constexpr unsigned kTickBits = 14;
-static_assert(TimerWheel::kTick.count() == 1 << kTickBits);
-}  // namespace
-
-// Rounded up: a timer never fires early. What lies before the beginning of time is due at once.
-TimerWheel::Tick TimerWheel::tick_of(const Timer& timer) noexcept {
-  const Duration::rep when = timer.when.time_since_epoch().count();
-  return when <= 0 ? 0 : ((static_cast<Tick>(when) - 1) >> kTickBits) + 1;
-}
-
-Instant TimerWheel::instant_of(Tick tick) noexcept {
-  constexpr Tick kLast = static_cast<Tick>(Duration::max().count()) >> kTickBits;
-  if (tick > kLast) return Instant::max();
-  return Instant{Duration{static_cast<Duration::rep>(tick << kTickBits)}};
-}
-
-Instant TimerWheel::fires_at(const Timer& timer) noexcept { return instant_of(tick_of(timer)); }
-
 // ── places ──────────────────────────────────────────────────────────────────────────────────────
-
-// By distance in slots, not in ticks: two that are less than 256 slots apart never share one.
-TimerWheel::Place TimerWheel::place_of(Tick due) const noexcept {
-  unsigned wheel = 0;
-  while (digits_of(due, wheel) - digits_of(now_, wheel) >= kSlots) ++wheel;
-  return {wheel, static_cast<unsigned>(digits_of(due, wheel) % kSlots)};
-}
 
 // The first tick of a slot: of the next revolution, if the present one is past it.
 TimerWheel::Tick TimerWheel::start_of(Place place) const noexcept {
@@ -71,17 +43,6 @@ bool TimerWheel::find_first(Place& first) const noexcept {
   return wheels_ != 0;
 }
 
-void TimerWheel::mark(Place place) noexcept {
-  occupied_[place.wheel][place.slot / kWordBits] |= std::uint64_t{1} << (place.slot % kWordBits);
-  wheels_ |= 1U << place.wheel;
-}
-
-void TimerWheel::unmark(Place place) noexcept {
-  Bits& occupied = occupied_[place.wheel];
-  occupied[place.slot / kWordBits] &= ~(std::uint64_t{1} << (place.slot % kWordBits));
-  if (occupied == Bits{}) wheels_ &= ~(1U << place.wheel);
-}
-
 void TimerWheel::put_first(Timer& timer, Place place) noexcept {
   Slot& slot = slots_[place.wheel][place.slot];
   timer.before_ = nullptr;
@@ -92,38 +53,7 @@ void TimerWheel::put_first(Timer& timer, Place place) noexcept {
   mark(place);
 }
 
-void TimerWheel::put_last(Timer& timer, Place place) noexcept {
-  Slot& slot = slots_[place.wheel][place.slot];
-  timer.before_ = slot.last;
-  timer.after_ = nullptr;
-  (slot.last ? slot.last->after_ : slot.first) = &timer;
-  slot.last = &timer;
-  timer.place_ = static_cast<std::uint16_t>(place.wheel * kSlots + place.slot);
-  mark(place);
-}
-
-void TimerWheel::take_out(Timer& timer) noexcept {
-  const Place place{timer.place_ / kSlots, timer.place_ % kSlots};
-  Slot& slot = slots_[place.wheel][place.slot];
-  (timer.before_ ? timer.before_->after_ : slot.first) = timer.after_;
-  (timer.after_ ? timer.after_->before_ : slot.last) = timer.before_;
-  if (!slot.first) unmark(place);
-}
-
 // ── the operations ──────────────────────────────────────────────────────────────────────────────
-
-void TimerWheel::arm(Timer& timer) noexcept {
-  put_last(timer, place_of(std::max(tick_of(timer), now_)));
-  timer.armed_ = true;
-  ++size_;
-}
-
-void TimerWheel::disarm(Timer& timer) noexcept {
-  if (!timer.armed_) return;
-  take_out(timer);
-  timer.armed_ = false;
-  --size_;
-}
 
 std::size_t TimerWheel::fire_due(Instant now, Fired& fired, std::size_t most) noexcept {
   const Duration::rep since = now.time_since_epoch().count();
@@ -186,6 +116,22 @@ Instant TimerWheel::soonest() const noexcept {
     if (start < earliest) earliest = std::min(earliest, soonest_in(place));
   }
   return instant_of(earliest);
+}
+
+Instant TimerWheel::soonest_rally() const noexcept {
+  const Instant first = soonest();
+  if (!(wheels_ & 1)) return first;
+  const Place place = first_on(0);
+  if (instant_of(start_of(place)) != first) return first;
+  // The slots behind it, round to those before it, which are empty.
+  const Bits& occupied = occupied_[0];
+  const unsigned word = place.slot / kWordBits;
+  const unsigned bit = place.slot % kWordBits;
+  std::uint64_t ticks = occupied[word] >> bit;
+  if (bit != 0) ticks |= occupied[(word + 1) % occupied.size()] << (kWordBits - bit);
+  ticks &= (std::uint64_t{1} << kRallyTicks) - 1;
+  const bool dense = static_cast<unsigned>(std::popcount(ticks)) >= kDenseTicks;
+  return dense ? first + (kRallyTicks - 1) * kTick : first;
 }
 
 // The first tick of a slot at which one of its timers is due; its start, if they are too many to

@@ -25,7 +25,9 @@
 
 #include <weft/core/timer.hpp>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -34,6 +36,9 @@ namespace weft::engine {
 class TimerWheel {
  public:
   static constexpr Duration kTick{16384};
+  // Dense: of so many ticks, 246 us from the first to the last, so many have a timer.
+  static constexpr unsigned kRallyTicks = 16;
+  static constexpr unsigned kDenseTicks = 4;
 
   void arm(Timer& timer) noexcept;
   void disarm(Timer& timer) noexcept;  // idempotent
@@ -44,6 +49,9 @@ class TimerWheel {
   // When fire_due() has something to do next, if nothing changes. Not later than the soonest timer
   // fires; earlier only if many timers lie far away in one slot, which has to be spread first.
   [[nodiscard]] Instant soonest() const noexcept;
+  // The same, for who would have to be woken for it: where timers lie dense, a few ticks later, so
+  // that those of several ticks fire together. A lone timer is not kept waiting.
+  [[nodiscard]] Instant soonest_rally() const noexcept;
   // When `timer` fires: its instant, rounded up to a tick.
   [[nodiscard]] static Instant fires_at(const Timer& timer) noexcept;
 
@@ -53,6 +61,8 @@ class TimerWheel {
 
  private:
   using Tick = std::uint64_t;
+  static constexpr unsigned kTickBits = 14;
+  static_assert(kTick.count() == 1 << kTickBits);
   static constexpr unsigned kDigitBits = 8;
   static constexpr unsigned kSlots = 1U << kDigitBits;
   static constexpr unsigned kWheels = 7;  // 56 bits: all instants there are
@@ -91,5 +101,74 @@ class TimerWheel {
   std::array<Bits, kWheels> occupied_{};
   std::array<std::array<Slot, kSlots>, kWheels> slots_{};
 };
+
+// ── arming and disarming, which every timeout does ──────────────────────────────────────────────
+
+// Rounded up: a timer never fires early. What lies before the beginning of time is due at once.
+inline TimerWheel::Tick TimerWheel::tick_of(const Timer& timer) noexcept {
+  const Duration::rep when = timer.when.time_since_epoch().count();
+  return when <= 0 ? 0 : ((static_cast<Tick>(when) - 1) >> kTickBits) + 1;
+}
+
+inline Instant TimerWheel::instant_of(Tick tick) noexcept {
+  constexpr Tick kLast = static_cast<Tick>(Duration::max().count()) >> kTickBits;
+  if (tick > kLast) return Instant::max();
+  return Instant{Duration{static_cast<Duration::rep>(tick << kTickBits)}};
+}
+
+inline Instant TimerWheel::fires_at(const Timer& timer) noexcept {
+  return instant_of(tick_of(timer));
+}
+
+// By distance in slots, not in ticks: two that are less than 256 slots apart never share one. The
+// distance in ticks tells the wheel, unless a digit below makes it one slot more.
+inline TimerWheel::Place TimerWheel::place_of(Tick due) const noexcept {
+  const auto top_bit = static_cast<unsigned>(std::bit_width((due - now_) | 1)) - 1;
+  unsigned wheel = top_bit / kDigitBits;
+  if (digits_of(due, wheel) - digits_of(now_, wheel) >= kSlots) ++wheel;
+  return {wheel, static_cast<unsigned>(digits_of(due, wheel) % kSlots)};
+}
+
+inline void TimerWheel::mark(Place place) noexcept {
+  occupied_[place.wheel][place.slot / kWordBits] |= std::uint64_t{1} << (place.slot % kWordBits);
+  wheels_ |= 1U << place.wheel;
+}
+
+inline void TimerWheel::unmark(Place place) noexcept {
+  Bits& occupied = occupied_[place.wheel];
+  occupied[place.slot / kWordBits] &= ~(std::uint64_t{1} << (place.slot % kWordBits));
+  if (occupied == Bits{}) wheels_ &= ~(1U << place.wheel);
+}
+
+inline void TimerWheel::put_last(Timer& timer, Place place) noexcept {
+  Slot& slot = slots_[place.wheel][place.slot];
+  timer.before_ = slot.last;
+  timer.after_ = nullptr;
+  (slot.last ? slot.last->after_ : slot.first) = &timer;
+  slot.last = &timer;
+  timer.place_ = static_cast<std::uint16_t>(place.wheel * kSlots + place.slot);
+  mark(place);
+}
+
+inline void TimerWheel::take_out(Timer& timer) noexcept {
+  const Place place{timer.place_ / kSlots, timer.place_ % kSlots};
+  Slot& slot = slots_[place.wheel][place.slot];
+  (timer.before_ ? timer.before_->after_ : slot.first) = timer.after_;
+  (timer.after_ ? timer.after_->before_ : slot.last) = timer.before_;
+  if (!slot.first) unmark(place);
+}
+
+inline void TimerWheel::arm(Timer& timer) noexcept {
+  put_last(timer, place_of(std::max(tick_of(timer), now_)));
+  timer.armed_ = true;
+  ++size_;
+}
+
+inline void TimerWheel::disarm(Timer& timer) noexcept {
+  if (!timer.armed_) return;
+  take_out(timer);
+  timer.armed_ = false;
+  --size_;
+}
 
 }  // namespace weft::engine

@@ -166,7 +166,9 @@ class Worker final : public Host, private Bed {
   // ── search.cpp: when there is nothing of our own to run ─────────────────────────────────────
   void idle() noexcept;
   void look_for_work() noexcept;
-  bool search(Duration span) noexcept;
+  // By a search. What is our own would have woken us, called or not.
+  enum class Found : std::uint8_t { nothing, our_own, work_of_others };
+  Found search(Duration span) noexcept;
   bool take_injected(std::size_t most) noexcept;
   bool take_stolen(std::size_t count) noexcept;
   bool steal_from(Worker& victim, Instant now) noexcept;

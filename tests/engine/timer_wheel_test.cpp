@@ -167,6 +167,34 @@ void expect_fires_at(std::int64_t now, std::int64_t due, int crowd, int moves_ea
 }
 
 // Where a wheel ends and the next one begins, and where a digit carries.
+// Wherever on the wheel they lie: its bits are kept in words, and the first follows the last.
+TEST(TimerWheel, OneIsWokenLateOnlyWhereTimersLieDense) {
+  constexpr std::int64_t kRally = TimerWheel::kRallyTicks;
+  constexpr int kDense = TimerWheel::kDenseTicks;
+  for (std::int64_t first = 1000; first < 1000 + 2 * kSlots; ++first) {
+    std::vector<int> fired;
+    std::deque<Probe> timers;
+    TimerWheel wheel;
+    EXPECT_EQ(fire_due(wheel, at(first - 2)), 0U);
+    const auto arm_at = [&](std::int64_t tick) {
+      arm(wheel, timers.emplace_back(fired, static_cast<int>(timers.size())), at(tick));
+    };
+    EXPECT_EQ(wheel.soonest_rally(), Instant::max());
+    arm_at(first);
+    arm_at(first);
+    arm_at(first + kRally);  // beyond
+    for (int i = 1; i < kDense; ++i) {
+      ASSERT_EQ(wheel.soonest_rally(), at(first)) << first;
+      arm_at(first + kRally - i);
+    }
+    ASSERT_EQ(wheel.soonest(), at(first)) << first;
+    ASSERT_EQ(wheel.soonest_rally(), at(first + kRally - 1)) << first;
+    EXPECT_EQ(fire_due(wheel, at(first)), 2U);
+    ASSERT_EQ(wheel.soonest_rally(), at(first + 2 * kRally - kDense)) << first;
+    for (Probe& timer : timers) wheel.disarm(timer);
+  }
+}
+
 TEST(TimerWheel, BoundariesOfEveryWheel) {
   for (int wheel = 0; wheel < kWheels - 1; ++wheel) {
     const std::int64_t slot = slot_of_wheel(wheel);

@@ -5,6 +5,7 @@ reader's own light or dark scheme.
 """
 
 import math
+import textwrap
 from html import escape
 
 NAME, PLOT, VALUE = 96, 240, 60  # widths within a column
@@ -87,9 +88,11 @@ class Drawing:
         self.parts = []
 
     def text(self, x, y, words, style="", anchor="start"):
+        # A processor may have a long name; in the file a line has 100 columns, for readers a space.
+        lines = "\n".join(textwrap.wrap(words, 92, break_on_hyphens=False))
         self.parts.append(
             f'<text x="{x:.0f}" y="{y:.0f}" class="{style}" text-anchor="{anchor}">'
-            f"\n{escape(words)}</text>"
+            f"\n{escape(lines)}</text>"
         )
 
     def bar(self, x, y, width, style, words):

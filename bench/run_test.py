@@ -74,7 +74,7 @@ class Scratch(unittest.TestCase):
             self.assertGreater(w, 0)
             self.assertTrue(0 <= x and x + w <= width and 0 <= y <= height, bar.attrib)
         for line in (self.results / "results.svg").read_text().splitlines():
-            self.assertLessEqual(len(line), 100)
+            self.assertLessEqual(len(line), 100, line)
         return [text.text.strip() for text in root.iter(SVG + "text")]
 
     def check_markdown(self, text):

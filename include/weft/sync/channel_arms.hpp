@@ -178,12 +178,15 @@ class RecvCase {
     return true;
   }
   [[nodiscard]] RecvArm<T> operation() const noexcept { return RecvArm<T>{state_}; }
-  void won(RecvArm<T>& operation) { operation.hand_to(handler_); }
+  void won(RecvArm<T>& operation) { handler_(taken_from(operation)); }
   // To be waited for again: nothing of the last time is left in it.
   void renew() noexcept {}
 
  private:
   // Not inlined: where g++ sees the empty value, it warns of handlers that know theirs is not.
+  [[gnu::noinline]] static std::optional<T> taken_from(RecvArm<T>& operation) {
+    return std::move(operation.value());
+  }
   [[gnu::noinline, gnu::cold]] std::optional<T> end() const {
     state_->throw_error();
     return std::nullopt;

@@ -45,6 +45,7 @@ inline constexpr NeedsConcurrency kNeedConcurrency[] = {
     {"Wait.AStaleNodeCannotEndALaterWait", Need::later},
     {"Wait.CancelWakesAParkedFiberAndItsArmsAreUnpublished", Need::later},
     {"Wait.AShieldedWaitIgnoresCancellationAndTheNextOneDoesNot", Need::later},
+    {"Wait.AShieldedWaitOfAnEnrolledFiberIsPassedBy", Need::later},
     {"FusedWait.ParksUntilItsArmIsEnded", Need::later},
     {"FusedWait.IsCancelledWhileParked", Need::later},
     {"CancelScope.LevelTriggeredASwallowedCancelledIsRaisedAgain", Need::later},

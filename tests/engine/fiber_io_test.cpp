@@ -3,6 +3,7 @@
 #include <weft/arch/fault.hpp>
 #include <weft/arch/sanitizer.hpp>
 #include <weft/event.hpp>
+#include <weft/future.hpp>
 #include <weft/nursery.hpp>
 #include <weft/semaphore.hpp>
 #include <weft/sim.hpp>
@@ -1031,6 +1032,38 @@ TEST_P(FiberIoOn, GuardsFallBackToMprotectAndFailWithIt) {
   run_children(io, 100, ended);
   EXPECT_EQ(ended, 100) << "mprotect does instead";
   expect_orderly_failure(GetParam(), Site::mprotect, ENOMEM, "mprotect");
+}
+
+TEST_P(FiberIoOn, AFutureTellsThatThereWasNoStack) {
+  FiberIo io{{.workers = GetParam(), .stack_bytes = 64 * 1024}};
+  io.run([] {
+    std::vector<Future<int>> futures;
+    {
+      const arch::fault::Scoped no_memory{Site::mmap, {.every = 1}};
+      const arch::fault::Scoped no_guards{Site::madvise_guard, {.every = 1}};
+      const arch::fault::Scoped no_mprotect{Site::mprotect, {.every = 1}};
+      EXPECT_THROW(nursery([&](Nursery& n) {
+                     for (int i = 0; i < 500; ++i) {
+                       futures.push_back(n.async([] {
+                         sleep_for(1h);
+                         return 1;
+                       }));
+                       this_fiber::yield();
+                     }
+                   }),
+                   OutOfStacks);
+    }
+    int without_stack = 0;
+    for (Future<int>& future : futures) {
+      try {
+        ADD_FAILURE() << future.get() << " of a child that was to sleep for an hour";
+      } catch (const OutOfStacks&) {
+        ++without_stack;
+      } catch (const ChildCancelled&) {  // because of that one
+      }
+    }
+    EXPECT_GE(without_stack, 1);
+  });
 }
 
 TEST_P(FiberIoOn, OutOfStacksCanBeCaughtBesideTheNursery) {

@@ -166,7 +166,6 @@ void expect_fires_at(std::int64_t now, std::int64_t due, int crowd, int moves_ea
   }
 }
 
-// Where a wheel ends and the next one begins, and where a digit carries.
 // Wherever on the wheel they lie: its bits are kept in words, and the first follows the last.
 TEST(TimerWheel, OneIsWokenLateOnlyWhereTimersLieDense) {
   constexpr std::int64_t kRally = TimerWheel::kRallyTicks;
@@ -195,6 +194,7 @@ TEST(TimerWheel, OneIsWokenLateOnlyWhereTimersLieDense) {
   }
 }
 
+// Where a wheel ends and the next one begins, and where a digit carries.
 TEST(TimerWheel, BoundariesOfEveryWheel) {
   for (int wheel = 0; wheel < kWheels - 1; ++wheel) {
     const std::int64_t slot = slot_of_wheel(wheel);

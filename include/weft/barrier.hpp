@@ -45,9 +45,8 @@ class Barrier {
   // False: the time was over first, and the arrival is taken back. Cancel point; with no_throw,
   // false also means that our scope was cancelled.
   template <class Rep, class Period, class... NoThrow>
-  [[nodiscard]] bool arrive_and_wait_for(std::chrono::duration<Rep, Period> d,
-                                         NoThrow... how) {
-    return arrive_and_wait_until(saturating_add(Clock::now(), to_duration(d)), how...);
+  [[nodiscard]] bool arrive_and_wait_for(std::chrono::duration<Rep, Period> d, NoThrow... how) {
+    return arrive_and_wait_until(Clock::in(to_duration(d)), how...);
   }
   [[nodiscard]] bool arrive_and_wait_until(Instant at);
   [[nodiscard]] bool arrive_and_wait_until(Instant at, no_throw_t);

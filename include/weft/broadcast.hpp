@@ -251,7 +251,7 @@ class Broadcast<T>::Subscriber {
   // point.
   template <class Rep, class Period>
   Received<T> recv_for(std::chrono::duration<Rep, Period> d) const {
-    const Instant until = saturating_add(Clock::now(), to_duration(d));
+    const Instant until = Clock::in(to_duration(d));
     return received(core().wait_news_until(at_, until));
   }
   // `cancelled` instead of an exception.

@@ -80,7 +80,7 @@ auto deadline(Instant when, F&& f) -> Scoped<std::invoke_result_t<F>> {
 // The same, counted from now.
 template <class Rep, class Period, std::invocable F>
 auto timeout(std::chrono::duration<Rep, Period> d, F&& f) -> Scoped<std::invoke_result_t<F>> {
-  const Instant now = Clock::now();
+  const Instant now = Clock::now_or_later();
   return detail::run_until(saturating_add(now, to_duration(d)), now, std::forward<F>(f));
 }
 

@@ -92,8 +92,7 @@ class CondVar {
   // The same, from now on. What follows the duration is as above.
   template <MutexLock L, class Rep, class Period, class... More>
   bool wait_for(L& lock, std::chrono::duration<Rep, Period> d, More&&... more) {
-    return wait_until(lock, saturating_add(Clock::now(), to_duration(d)),
-                      std::forward<More>(more)...);
+    return wait_until(lock, Clock::in(to_duration(d)), std::forward<More>(more)...);
   }
 
  private:

@@ -281,6 +281,7 @@ class FiberIo final : public Engine {
   void resume_one(Fiber& fiber) noexcept override;
   Fiber* adopt(CancelScope& home, Departure how) noexcept override;
   [[nodiscard]] Instant now() const noexcept override;
+  [[nodiscard]] Instant now_or_later() noexcept override;
   void arm(Timer& timer) noexcept override;
   void disarm(Timer& timer) noexcept override;
   [[nodiscard]] Offload* offload() noexcept override;

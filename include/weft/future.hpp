@@ -100,7 +100,7 @@ class FutureBase : public Home {
   [[nodiscard]] const Fiber* owner() const noexcept override { return nursery().owner(); }
   [[nodiscard]] NurseryState state() const noexcept override { return nursery().state(); }
 
-  mutable ObjectLock lock_;                 // protects waiters_; held by one of the two keepers
+  mutable Sync::KeptLock lock_;             // protects waiters_; held by one of the two keepers
   Atomic<Status> status_{Status::pending};  // settled under the lock
   Atomic<std::uint8_t> keepers_{2};
   std::exception_ptr error_;

@@ -47,11 +47,11 @@ class Latch {
   // means that our scope was cancelled.
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> d) {
-    return wait_until(saturating_add(Clock::now(), to_duration(d)));
+    return wait_until(Clock::in(to_duration(d)));
   }
   template <class Rep, class Period>
   [[nodiscard]] bool wait_for(std::chrono::duration<Rep, Period> d, no_throw_t) {
-    return wait_until(saturating_add(Clock::now(), to_duration(d)), no_throw);
+    return wait_until(Clock::in(to_duration(d)), no_throw);
   }
   [[nodiscard]] bool wait_until(Instant at);
   [[nodiscard]] bool wait_until(Instant at, no_throw_t);

@@ -76,11 +76,11 @@ class Mutex {
   [[nodiscard]] bool try_lock_for(std::chrono::duration<Rep, Period> d) {
     Fiber& self = Fiber::current();
     checkpoint(self);
-    return take(self) || lock_until(saturating_add(Clock::now(), to_duration(d)));
+    return take(self) || lock_until(Clock::in(to_duration(d)));
   }
   template <class Rep, class Period>
   [[nodiscard]] bool try_lock_for(std::chrono::duration<Rep, Period> d, no_throw_t) {
-    return lock_until(saturating_add(Clock::now(), to_duration(d)), no_throw);
+    return lock_until(Clock::in(to_duration(d)), no_throw);
   }
   [[nodiscard]] bool try_lock_until(Instant at) { return lock_until(at); }
   [[nodiscard]] bool try_lock_until(Instant at, no_throw_t) { return lock_until(at, no_throw); }

@@ -356,6 +356,12 @@ class Nursery final : public Home {
     child_cancelled_.store(true, std::memory_order_relaxed);  // the count orders it before the join
   }
   void children_ended(std::size_t count) noexcept override;
+  // Counted as the body counts its spawns: it cannot look before we let it run.
+  bool children_ended_for_owner(std::size_t count) noexcept override {
+    if (!word_.body_holds()) [[unlikely]] return false;  // in its join: a deadlock has ended that
+    if (!mutant::kOwnerUntold) spawned_ = spawned_ - static_cast<std::int64_t>(count);
+    return true;
+  }
 
   friend class detail::FutureBase;
   class Join;
@@ -380,6 +386,10 @@ class Nursery final : public Home {
     // Nobody but the body has ever counted here, and nobody cancelled.
     [[nodiscard]] bool is_untouched() const noexcept {
       return bits_.load(std::memory_order_acquire) == kBodyHolds;
+    }
+    // The body has not ended yet.
+    [[nodiscard]] bool body_holds() const noexcept {
+      return bits_.load(std::memory_order_relaxed) >= kBodyHolds / 2;
     }
     [[nodiscard]] bool is_open() const noexcept {
       return (bits_.load(std::memory_order_relaxed) & kStateMask) == 0;

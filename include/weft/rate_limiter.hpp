@@ -47,12 +47,12 @@ class RateLimiter {
   // false also means that our scope was cancelled.
   template <class Rep, class Period>
   [[nodiscard]] bool try_acquire_for(std::chrono::duration<Rep, Period> d, std::uint64_t n = 1) {
-    return try_acquire_until(saturating_add(Clock::now(), to_duration(d)), n);
+    return try_acquire_until(Clock::in(to_duration(d)), n);
   }
   template <class Rep, class Period>
   [[nodiscard]] bool try_acquire_for(std::chrono::duration<Rep, Period> d, std::uint64_t n,
                                      no_throw_t) {
-    return try_acquire_until(saturating_add(Clock::now(), to_duration(d)), n, no_throw);
+    return try_acquire_until(Clock::in(to_duration(d)), n, no_throw);
   }
   [[nodiscard]] bool try_acquire_until(Instant at, std::uint64_t n = 1);
   [[nodiscard]] bool try_acquire_until(Instant at, std::uint64_t n, no_throw_t);

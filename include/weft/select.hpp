@@ -366,7 +366,7 @@ class SelectSet {
   class TimeEntry final : public Entry {
    public:
     TimeEntry(Duration d, Handler handler) : d_(d), handler_(std::move(handler)) {}
-    Waitable* arm() override { return &alarm_.emplace(saturating_add(Clock::now(), d_)); }
+    Waitable* arm() override { return &alarm_.emplace(Clock::in(d_)); }
     void won() override { handler_(); }
 
    private:

@@ -42,11 +42,11 @@ class Semaphore {
   template <class Rep, class Period>
   [[nodiscard]] bool try_acquire_for(std::chrono::duration<Rep, Period> d) {
     checkpoint(Fiber::current());
-    return try_acquire() || try_acquire_until(saturating_add(Clock::now(), to_duration(d)));
+    return try_acquire() || try_acquire_until(Clock::in(to_duration(d)));
   }
   template <class Rep, class Period>
   [[nodiscard]] bool try_acquire_for(std::chrono::duration<Rep, Period> d, no_throw_t) {
-    return try_acquire_until(saturating_add(Clock::now(), to_duration(d)), no_throw);
+    return try_acquire_until(Clock::in(to_duration(d)), no_throw);
   }
   [[nodiscard]] bool try_acquire_until(Instant at);
   [[nodiscard]] bool try_acquire_until(Instant at, no_throw_t);

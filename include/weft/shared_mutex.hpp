@@ -50,7 +50,7 @@ class SharedMutex {
   // means that our scope was cancelled.
   template <class Rep, class Period, class... NoThrow>
   [[nodiscard]] bool try_lock_for(std::chrono::duration<Rep, Period> d, NoThrow... how) {
-    return try_lock_until(saturating_add(Clock::now(), to_duration(d)), how...);
+    return try_lock_until(Clock::in(to_duration(d)), how...);
   }
   [[nodiscard]] bool try_lock_until(Instant at) { return lock_until(Kind::exclusive, at); }
   [[nodiscard]] bool try_lock_until(Instant at, no_throw_t) {
@@ -67,9 +67,8 @@ class SharedMutex {
   }
   void unlock_shared() noexcept;
   template <class Rep, class Period, class... NoThrow>
-  [[nodiscard]] bool try_lock_shared_for(std::chrono::duration<Rep, Period> d,
-                                         NoThrow... how) {
-    return try_lock_shared_until(saturating_add(Clock::now(), to_duration(d)), how...);
+  [[nodiscard]] bool try_lock_shared_for(std::chrono::duration<Rep, Period> d, NoThrow... how) {
+    return try_lock_shared_until(Clock::in(to_duration(d)), how...);
   }
   [[nodiscard]] bool try_lock_shared_until(Instant at) { return lock_until(Kind::shared, at); }
   [[nodiscard]] bool try_lock_shared_until(Instant at, no_throw_t) {

@@ -21,6 +21,7 @@ class Alarm : public Waitable, private Timer {
   [[nodiscard]] WaitReason reason() const noexcept override;
 
  private:
+  [[nodiscard]] bool is_over() const noexcept;
   void fire(Fired& fired) noexcept override;
 
   Io& io_;
@@ -35,22 +36,22 @@ void sleep_until(Instant at);
 // The same, from now on. Rounded up to nanoseconds; negative is zero, endless is endless.
 template <class Rep, class Period>
 void sleep_for(std::chrono::duration<Rep, Period> d) {
-  sleep_until(saturating_add(Clock::now(), to_duration(d)));
+  sleep_until(Clock::in(to_duration(d)));
 }
 template <class Rep, class Period>
 [[nodiscard]] bool sleep_for(std::chrono::duration<Rep, Period> d, no_throw_t) {
-  return sleep_until(saturating_add(Clock::now(), to_duration(d)), no_throw);
+  return sleep_until(Clock::in(to_duration(d)), no_throw);
 }
 
 // An arm that completes when `d` has passed, counted from this call.
 template <class Rep, class Period>
 [[nodiscard]] Alarm after(std::chrono::duration<Rep, Period> d) noexcept {
-  return Alarm{saturating_add(Clock::now(), to_duration(d))};
+  return Alarm{Clock::in(to_duration(d))};
 }
 // The same; select runs `handler` if this arm wins.
 template <class Rep, class Period, std::invocable Handler>
 [[nodiscard]] Handled<Alarm, Handler> after(std::chrono::duration<Rep, Period> d, Handler handler) {
-  return Handled<Alarm, Handler>{std::move(handler), saturating_add(Clock::now(), to_duration(d))};
+  return Handled<Alarm, Handler>{std::move(handler), Clock::in(to_duration(d))};
 }
 
 // Every so often, without drift: tick k is due at start + k * period.

@@ -237,7 +237,7 @@ class Watch<T>::Subscriber {
   // point.
   template <class Rep, class Period>
   Change changed_for(std::chrono::duration<Rep, Period> d) const {
-    const Instant until = saturating_add(Clock::now(), to_duration(d));
+    const Instant until = Clock::in(to_duration(d));
     return status(core().wait_news_until(at_, until));
   }
   // Without waiting: changed, unchanged or closed.

@@ -68,5 +68,10 @@ void Io::raise_deadlock() const { throw Deadlock{"deadlock"}; }
 void Io::resume_one(Fiber& fiber) noexcept { resume(FiberList{fiber}); }
 
 Clock::time_point Clock::now() noexcept { return Fiber::current().io->now(); }
+Clock::time_point Clock::now_or_later() noexcept { return Fiber::current().io->now_or_later(); }
+Clock::time_point Clock::in(duration d) noexcept {
+  if (d <= duration::zero()) return now();
+  return saturating_add(now_or_later(), d);
+}
 
 }  // namespace weft

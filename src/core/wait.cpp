@@ -34,7 +34,10 @@ std::optional<std::size_t> try_each(std::span<Waitable* const> arms, std::size_t
 
 // Looks at our scope: whether it is cancelled.
 bool look_at_scope(Fiber& self) noexcept {
-  if (self.attention.load(std::memory_order_relaxed) & kTurns) [[unlikely]] end_turn(self);
+  const std::uint16_t attention = self.attention.load(std::memory_order_relaxed);
+  if (attention & kTurns) [[unlikely]] end_turn(self);
+  // Nudged, and cancelled indeed: the nudge stands, for the next wait, and nobody need find us.
+  if ((attention & kAttendScope) && self.scope && self.scope->cancelled()) return true;
   const bool read_first =
       mutant::kNudgeClearedTooLate && self.scope && !self.scope->enrol(*self.strand);
   // Before the scopes are read: whoever cancels later nudges again. acquire: pairs with cancel();
@@ -119,7 +122,8 @@ std::optional<std::size_t> wait(std::span<Waitable* const> arms, no_throw_t, std
   Fiber& self = Fiber::current();
   const bool shielded = !self.scope || Carrier::here().exceptions->uncaught != 0;
   if (shielded) return wait_for_any(arms, first, Nudges::pass);
-  if (look_at_scope(self)) return std::nullopt;
+  const bool calm = self.attention.load(std::memory_order_relaxed) == 0;
+  if (!calm && look_at_scope(self)) return std::nullopt;
   return wait_for_any(arms, first, Nudges::heed, OnCancel::return_it);
 }
 
@@ -168,12 +172,20 @@ void attend(Fiber& self) {
 
 void resume_all(FiberList fibers) noexcept {
   if (Fiber* const one = fibers.single()) return one->io->resume_one(*one);
+  // Not many more than a cache has room for: the engine goes through them once more. But the last
+  // is not handed over alone, or it would run next, before all others.
+  constexpr unsigned kAtOnce = 256;
   FiberList batch;
   Io* io = nullptr;
+  unsigned count = 0;
   while (Fiber* fiber = fibers.pop_front()) {
-    if (io && io != fiber->io) io->resume(std::move(batch));
+    if (io && (io != fiber->io || (count >= kAtOnce && !fibers.empty()))) {
+      io->resume(std::move(batch));
+      count = 0;
+    }
     io = fiber->io;
     batch.push_back(*fiber);
+    ++count;
   }
   if (io) io->resume(std::move(batch));
 }

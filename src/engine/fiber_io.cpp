@@ -90,6 +90,10 @@ Fiber* FiberIo::adopt(CancelScope& home, Departure how) noexcept {
 }
 
 Instant FiberIo::now() const noexcept { return monotonic_now(); }
+Instant FiberIo::now_or_later() noexcept {
+  engine::Worker* const worker = worker_here();
+  return worker ? worker->near_clock.now_or_later() : monotonic_now();
+}
 
 void FiberIo::arm(Timer& timer) noexcept {
   if (engine::Worker* const worker = worker_here()) return worker->arm(timer);

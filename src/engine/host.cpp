@@ -33,10 +33,12 @@ struct alignas(16) Crown {
     run_closure(*self);
     ++untold;
     Fiber* next = io.adopt(home, Departure::finish);
-    if (!next) {
+    if (!next || next->strand) {
       self->scope = nullptr;  // tells inspectors that it has ended
+      // Our home's owner, which waits in its block, goes on with us: no need to meet it at the word.
+      if (next && home.children_ended_for_owner(untold)) leave_for_ever(*self, *next);
       home.children_ended(std::exchange(untold, 0));  // and it may be gone
-      next = &io.successor(*self, Departure::finish);
+      if (!next) next = &io.successor(*self, Departure::finish);
       if (next->strand) leave_for_ever(*self, *next);
     }
     Strand* const strand = self->strand;

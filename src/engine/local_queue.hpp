@@ -143,7 +143,10 @@ class ReadyQueue {
     __builtin_prefetch(slots_[(first + kFrameAhead) % kSlots]);
     const Fiber& soon = *slots_[(first + 1) % kSlots];
     __builtin_prefetch(soon.context.stack_pointer);
-    if (first < cold_before_) [[unlikely]] prefetch_all(soon);
+    if (first < cold_before_) [[unlikely]] {
+      __builtin_prefetch(&slots_[(first + kFrameAhead) % kSlots]->closure);
+      prefetch_all(soon);
+    }
   }
   // Each line it is going to touch costs a trip to memory: let them be made at the same time.
   static void prefetch_all(const Fiber& soon) noexcept {

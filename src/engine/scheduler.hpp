@@ -237,6 +237,14 @@ inline Fiber* Worker::adopt(CancelScope& home, Departure how) noexcept {
   if (__builtin_frame_address(0) <= current->strand->ground.in_place_floor) return nullptr;
   const bool fair = is_fair_turn();
   const Inside inside{gate_};
+  // As pick() would, if it is its turn.
+  if (Fiber* const owner = next_; how == Departure::finish && owner && !fair &&
+                                  owner == static_cast<Home&>(home).owner() &&
+                                  turns_ + 1 < policy::kTurnsMax) {
+    next_ = nullptr;
+    ++turns_;
+    return owner;
+  }
   // Fork-join in a loop would take every fair turn, and the oldest unborn never have one. Rarely:
   // each time costs a stack, and a tree should need no more of them than it is deep.
   if (fair && rounds_ % policy::kAdoptionsAside == 0 && fresh_.length() > 1) [[unlikely]] {

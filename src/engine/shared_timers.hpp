@@ -7,7 +7,7 @@
 
 #include "timer_wheel.hpp"
 
-#include <weft/base/sync.hpp>
+#include <weft/core/object_lock.hpp>
 
 #include <cstddef>
 

@@ -25,6 +25,7 @@ Worker::Worker(Scheduler& scheduler, Io& io, std::shared_ptr<arch::StackPool> st
       sights_(scheduler.options.max_workers),
       loot_(std::make_unique<std::array<Fiber*, kLootMax>>()) {
   number = static_cast<std::uint16_t>(index);
+  taker.set_mark(mark_.value());
   if (!is_temporary()) return;
   state_ = WorkerState::dead;
   static_cast<void>(inbox.close());

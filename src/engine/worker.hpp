@@ -5,6 +5,8 @@
 #include "host.hpp"
 #include "inbox.hpp"
 #include "local_queue.hpp"
+#include "lock_mark.hpp"
+#include "near_clock.hpp"
 #include "policy.hpp"
 #include "shared_timers.hpp"
 
@@ -60,6 +62,7 @@ class Worker final : public Host, private Bed {
   Fiber& turn(Fiber& self) noexcept;
   Fiber* adopt(CancelScope& home, Departure how) noexcept;
   SplitMix chance;
+  NearClock near_clock;
 
   // ── from any thread ─────────────────────────────────────────────────────────────────────────
 
@@ -199,6 +202,7 @@ class Worker final : public Host, private Bed {
   }
 
   Scheduler& shared_;
+  const LockMark mark_;
   Inspected<WorkerState> state_ = WorkerState::active;
 
   // Just woken: coupled fibers take turns without a queue.

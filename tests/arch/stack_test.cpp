@@ -91,16 +91,16 @@ TEST(StackLayout, ThePromisedBytesAreUsableWhateverTheColour) {
   give_all(pool, stacks);
 }
 
-TEST(StackLayout, TopsAreSpreadOver48CacheLines) {
+TEST(StackLayout, TopsAreSpreadOver20CacheLines) {
   StackPool pool;
   std::vector<Stack*> stacks = take_many(pool, 96);
   std::set<std::uintptr_t> offsets;
   for (const Stack* stack : stacks) {
     const std::uintptr_t below_page = (kPage - number(stack->top) % kPage) % kPage;
-    EXPECT_EQ(below_page, stack->index % 48 * 64);
+    EXPECT_EQ(below_page, stack->index % 20 * 64);
     offsets.insert(below_page);
   }
-  EXPECT_EQ(offsets.size(), 48U);
+  EXPECT_EQ(offsets.size(), 20U);
   give_all(pool, stacks);
 }
 

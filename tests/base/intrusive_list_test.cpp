@@ -26,6 +26,24 @@ std::vector<int> numbers(const List<Item>& list) {
   return all;
 }
 
+TEST(List, IsDrainedInOrder) {
+  Item a{1}, b{2}, c{3};
+  List<Item> list;
+  for (Item* item : {&a, &b, &c}) list.push_back(*item);
+  std::vector<int> seen;
+  list.drain([&](Item& item, Item* next) {
+    EXPECT_FALSE(item.is_linked());
+    EXPECT_EQ(next, &item == &a ? &b : &item == &b ? &c : nullptr);
+    EXPECT_TRUE(!next || next->is_linked());
+    seen.push_back(item.number);
+  });
+  EXPECT_THAT(seen, ElementsAre(1, 2, 3));
+  EXPECT_TRUE(list.empty());
+  list.push_back(b);
+  EXPECT_THAT(numbers(list), ElementsAre(2));
+  list.remove(b);
+}
+
 TEST(List, IsFirstInFirstOut) {
   Item a{1}, b{2}, c{3};
   List<Item> list;

@@ -112,6 +112,38 @@ TEST(KeptLock, ThreeThreads) {
                           adders<ModelSync, 3, 1, KeptLock>));
 }
 
+// Who waits there spins or sleeps as at a KeptLock, whose models have that: here it only spins.
+void expect_favours_end_well(const Options& options, void (*program)(Program&)) {
+  const Result result = explore(options, program);
+  EXPECT_FALSE(result.failed) << result.report;
+  EXPECT_TRUE(result.complete);
+}
+
+TEST(BiasedLock, SomebodyElseComesOnce) {
+  expect_favours_end_well({.name = "BiasedLock, somebody else comes once"},
+                          favoured_adders<ModelSync, 2, 4>);
+}
+
+TEST(BiasedLock, SomebodyElseComesAgain) {
+  expect_favours_end_well(
+      {.name = "BiasedLock, somebody else comes again", .mode = Mode::bound, .bound = 2},
+      favoured_adders<ModelSync, 2, 5, 2>);
+}
+
+TEST(BiasedLock, TwoOthersCome) {
+  expect_favours_end_well({.name = "BiasedLock, two others come", .mode = Mode::bound, .bound = 1},
+                          favoured_adders<ModelSync, 3, 3>);
+}
+
+TEST(BiasedLock, FromLockToLock) {
+  expect_favours_end_well({.name = "BiasedLock, from lock to lock"}, from_lock_to_lock<ModelSync>);
+}
+
+TEST(BiasedLock, FavouredInTurn) {
+  expect_favours_end_well({.name = "BiasedLock, favoured in turn", .mode = Mode::bound, .bound = 2},
+                          favoured_in_turn<ModelSync, 3>);
+}
+
 // ---- mutants by policy --------------------------------------------------------------------------
 
 struct DeafSync : ModelSync {

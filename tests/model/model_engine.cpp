@@ -62,9 +62,10 @@ void ModelEngine::run_fiber(void* who, std::uintptr_t how) {
     Home& home = static_cast<Home&>(*self->scope);
     run_closure(*self);
     Fiber* const next = engine.adopt(home, Departure::finish);
-    if (!next) {
+    if (!next || next->strand) {
+      if (next && home.children_ended_for_owner(untold)) leave_for_ever(*self, *next);
       home.children_ended(untold);  // and it may be gone
-      leave_for_ever(*self, engine.successor(*self, Departure::finish));
+      leave_for_ever(*self, next ? *next : engine.successor(*self, Departure::finish));
     }
     std::swap(engine.stack_of_[static_cast<std::size_t>(self - engine.frames_.data())],
               engine.stack_of_[static_cast<std::size_t>(next - engine.frames_.data())]);
@@ -159,6 +160,17 @@ Fiber* ModelEngine::take_unborn(const CancelScope& home) {
   if (!newest || newest->strand || newest->scope != &home) return nullptr;
   --queued_;
   return newest;
+}
+
+Fiber* ModelEngine::take_owner(const Home& home) {
+  const Locked locked{lock_};
+  const auto end = queue_.begin() + static_cast<std::ptrdiff_t>(queued_);
+  const auto at = std::find(queue_.begin(), end, home.owner());
+  if (at == end) return nullptr;
+  Fiber* const owner = *at;
+  std::move(at + 1, end, at);
+  --queued_;
+  return owner;
 }
 
 void ModelEngine::fiber_ended() {

@@ -61,6 +61,8 @@ class ModelEngine : public Io {
   virtual Fiber* take(bool& over);
   // The newest in the plain queue, if it is unborn and of this home.
   Fiber* take_unborn(const CancelScope& home);
+  // The home's owner, if it waits its turn in the plain queue.
+  Fiber* take_owner(const Home& home);
   [[nodiscard]] unsigned worker_index() { return here().index; }
 
  private:

@@ -163,12 +163,21 @@ constexpr std::array kGuards{
     Guard{mutant::kLastWordOverlooked, "call is asked back"},
     Guard{mutant::kCancelHintsLate, "call is answered, its wait cancelled, and the next one"},
     Guard{mutant::kCancelLooksRelaxed, "cancel reaches a wait"},
+    Guard{mutant::kOwnerUntold, "owner goes on with a child"},
+    Guard{mutant::kFavouredEntersUnfenced, "a favour ends"},
+    Guard{mutant::kFavourEndsUnfenced, "a favour ends"},
+    Guard{mutant::kFavourUnchecked, "a favour ends"},
+    Guard{mutant::kFavouredNotAwaited, "a favour ends"},
+    Guard{mutant::kFavouredLeavesRelaxed, "a favour ends"},
+    Guard{mutant::kSeatTakenRelaxed, "from lock to lock"},
 };
 static_assert(kGuards.size() == mutant::kMutants.size(), "each mutant has its guard");
 
 constexpr SchedulerModel kLockModels[] = {
     {{"two threads lock", adders<ModelSync, 2, 1>}, 0, kBackOffRounds},
-    {{"two threads lock, kept", adders<ModelSync, 2, 1, KeptLock>}, 0, kBackOffRounds}};
+    {{"two threads lock, kept", adders<ModelSync, 2, 1, KeptLock>}, 0, kBackOffRounds},
+    {{"a favour ends", favoured_adders<ModelSync, 2, 4>}},
+    {{"from lock to lock", from_lock_to_lock<ModelSync>}}};
 
 template <class Model>
 std::optional<SchedulerModel> find(std::span<const Model> models, const char* name) {

@@ -32,7 +32,10 @@ class TimedEngine final : public ModelEngine {
 
   // Whether a join runs children that nobody has started on its own stack.
   bool adopts = false;
+  // Whether a child that ends hands its turn to the owner, if that one was woken.
+  bool hands_to_owner = false;
   Fiber* adopt(CancelScope& home, Departure how) noexcept override {
+    if (hands_to_owner && how == Departure::finish) return take_owner(static_cast<Home&>(home));
     return adopts && how == Departure::park ? take_unborn(home) : nullptr;
   }
 
@@ -292,6 +295,21 @@ void joins_in_place(Scene& s) {
     n.spawn([&n] { n.cancel(); });
     static_cast<void>(n.try_spawn(Waiter{&s}));
   });
+}
+
+// The body is woken by a child that ends, and goes on with it; the other one may end elsewhere.
+void owner_goes_on(Scene& s) {
+  s.engine.hands_to_owner = true;
+  nursery([&s](Nursery& n) {
+    Witness::of_success(n);
+    n.spawn([&s] {
+      s.count();
+      s.go.set();
+    });
+    n.spawn([&s] { s.count(); });
+    s.go.wait();
+  });
+  check(s.runs() == 2, "the join came too early");
 }
 
 // ── failures ────────────────────────────────────────────────────────────────────────────────────
@@ -723,6 +741,7 @@ constexpr std::array kStructureModels{
     bounded("last child cancels", on_two<last_child_cancels>, 3),
     bounded("close and cancel", on_two<close_and_cancel>),
     bounded("cancel against close", on_two<cancel_against_close>),
+    CoreModel{"owner goes on with a child", on_two<owner_goes_on>},
     CoreModel{"ended by threads", ended_by_threads},
     bounded("cancel against owner's spawn", on_two<cancel_against_owners_spawn>),
     bounded("cancel against sibling's spawn", on_two<cancel_against_siblings_spawn>),

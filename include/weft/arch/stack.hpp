@@ -66,7 +66,7 @@ struct StackOptions {
   OnRelease on_release = kDefaultOnRelease;
   std::size_t keep_bytes = 32 * 1024;  // of an idle stack, from its top; deeper pages go back
   std::size_t stacks_max = 0;          // 0: as many as the system gives
-  unsigned colours = 48;               // offsets of tops, see kColourBytes: 1 to kColoursMost
+  unsigned colours = 20;               // offsets of tops, see kColourBytes: 1 to kColoursMost
 };
 
 // Options in bytes of whole pages, and what follows from them.

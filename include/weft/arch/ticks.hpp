@@ -27,4 +27,8 @@ inline std::uint64_t ticks_of_a_moment() noexcept {
 #endif
 }
 
+// Whether they come at one speed and are the same on all cores: whether the kernel keeps its own
+// time by them. Always the same answer.
+bool ticks_are_steady() noexcept;
+
 }  // namespace weft::arch

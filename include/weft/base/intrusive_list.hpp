@@ -71,6 +71,19 @@ class List {
     node.before_ = nullptr;
   }
 
+  // Calls `visit(element, next)` for all of them, from the first on, and leaves the list empty. Of
+  // `next`, null behind the last, nothing has been touched yet.
+  template <class Visit>
+  void drain(Visit visit) noexcept {
+    Node* node = std::exchange(first_, nullptr);
+    while (node) {
+      Node* const next = node->after_;
+      node->before_ = nullptr;
+      visit(static_cast<T&>(*node), static_cast<T*>(next));
+      node = next;
+    }
+  }
+
   T* pop_front() noexcept {
     Node* const node = first();
     if (!node) return nullptr;

@@ -148,6 +148,13 @@ inline constexpr Switch kCallTakenAfterClose{162};
 inline constexpr Switch kLastWordOverlooked{163};
 inline constexpr Switch kCancelHintsLate{164};
 inline constexpr Switch kCancelLooksRelaxed{165};
+inline constexpr Switch kOwnerUntold{166};
+inline constexpr Switch kFavouredEntersUnfenced{170};
+inline constexpr Switch kFavourEndsUnfenced{171};
+inline constexpr Switch kFavourUnchecked{172};
+inline constexpr Switch kFavouredNotAwaited{173};
+inline constexpr Switch kFavouredLeavesRelaxed{174};
+inline constexpr Switch kSeatTakenRelaxed{175};
 
 struct Mutant {
   int id;
@@ -401,6 +408,20 @@ inline constexpr std::array kMutants{
            "explorer: deadlock"},
     Mutant{165, "kCancelLooksRelaxed", "a canceller looks at the word, after its nudge, relaxed",
            "explorer: the fiber parks with its scope cancelled"},
+    Mutant{166, "kOwnerUntold", "the owner goes on with a child's end, and it is not counted",
+           "explorer: deadlock"},
+    Mutant{170, "kFavouredEntersUnfenced", "who is favoured by a lock enters it without a fence",
+           "explorer: race"},
+    Mutant{171, "kFavourEndsUnfenced", "a favour is ended without the fence for both",
+           "explorer: race"},
+    Mutant{172, "kFavourUnchecked", "who has entered does not look whether it is favoured still",
+           "explorer: race"},
+    Mutant{173, "kFavouredNotAwaited", "who ends a favour does not wait until the favoured is out",
+           "explorer: race"},
+    Mutant{174, "kFavouredLeavesRelaxed", "the favoured leaves a lock by a relaxed store",
+           "explorer: race"},
+    Mutant{175, "kSeatTakenRelaxed", "the favoured enters the next lock by a relaxed store",
+           "explorer: race"},
 };
 
 }  // namespace weft::mutant

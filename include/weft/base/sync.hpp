@@ -123,7 +123,6 @@ using Var = Sync::Var<T>;
 template <class T>
 using Glimpsed = Sync::Glimpsed<T>;
 using Lock = Sync::Lock;
-using ObjectLock = Sync::KeptLock;  // of an object that its holders keep alive
 
 // Holds a lock for a scope; std::lock_guard without <mutex>.
 template <class AnyLock>

@@ -189,6 +189,12 @@ class Home : public CancelScope {
   virtual void child_cancelled() noexcept = 0;
   // The last thing a fiber does for its home. *this may be gone when it returns.
   virtual void children_ended(std::size_t count) noexcept = 0;
+  // The same, by who has the owner in hand: it will run next, on this thread, in the midst of its
+  // block. False: not told.
+  [[nodiscard]] virtual bool children_ended_for_owner(std::size_t count) noexcept {
+    static_cast<void>(count);
+    return false;
+  }
   // The root's spawn(): one more child, on behalf of one that lives. False: takes none this way.
   [[nodiscard]] virtual bool child_added() noexcept { return false; }
   // Whose child it is: a home of one child answers with the home that it stands in front of.

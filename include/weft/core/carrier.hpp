@@ -3,6 +3,7 @@
 
 #include <weft/arch/exceptions.hpp>
 #include <weft/arch/thread_slot.hpp>
+#include <weft/base/biased_lock.hpp>
 #include <weft/core/fiber.hpp>
 #include <weft/core/frame_pool.hpp>
 #include <weft/core/io.hpp>
@@ -18,8 +19,13 @@ struct Carrier {
   // About what time it is, never ahead: what waits are stamped with, which must not cost a look at
   // the clock. Any thread that has just looked may write it.
   Inspected<Instant> coarse_now{};
+  LockTaker<Sync> taker;  // of ObjectLocks
   FrameCache frames;
 
+  // The calling thread's, if it has one.
+  [[gnu::always_inline]] static Carrier* if_any() noexcept {
+    return static_cast<Carrier*>(arch::thread_slot());
+  }
   // The calling thread's. A thread that never met weft becomes a carrier here.
   [[gnu::always_inline]] static Carrier& here() noexcept {
     void* const slot = arch::thread_slot();

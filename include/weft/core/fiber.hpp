@@ -60,8 +60,8 @@ struct Strand : ListNode<Strand> {  // linked in the scope it is enrolled in
 
   Fiber& fiber;
   Ground& ground;
-  CancelScope* const home;                 // the scope it was spawned in; null: an OS thread's own
-  CancelScope* enrolled = nullptr;  // written by the fiber alone, under the roll's lock
+  CancelScope* const home;          // the scope it was spawned in; null: an OS thread's own
+  CancelScope* enrolled = nullptr;  // written under the roll's lock, by whoever has the fiber
   Roll* roll;                       // of that scope; means nothing while not enrolled
   Fiber* beneath = nullptr;         // in place: the joining fiber it was called by
   Locals* locals = nullptr;         // what it has set or inherited

@@ -49,14 +49,17 @@ class Io {
 
   // The newest fiber of the calling worker, if it is unborn and was spawned in `home`, for the
   // caller to run on its own stack: a fiber that waits for home's fibers to end (`park`), or one of
-  // them that has just ended itself (`finish`). Null: wait like everybody else, or ask for a
-  // successor.
+  // them that has just ended itself (`finish`). To the latter it may also hand home's owner, if that
+  // one was woken and is the next to run. Null: wait like everybody else, or ask for a successor.
   virtual Fiber* adopt(CancelScope& home, Departure how) noexcept {
     static_cast<void>(home), static_cast<void>(how);
     return nullptr;
   }
 
   [[nodiscard]] virtual Instant now() const noexcept = 0;  // never a cancel point
+  // now(), or a moment later, for less than a look at the clock: what time limits are counted from.
+  [[nodiscard]] virtual Instant now_or_later() noexcept { return now(); }
+
   // Arming is for fibers of the engine and, if it has any, other threads. When disarm() has
   // returned, nobody touches the timer; idempotent.
   virtual void arm(Timer& timer) noexcept = 0;

@@ -20,6 +20,11 @@ struct Clock {
 
   // The engine's time: monotonic, or virtual under simulation. Never a cancel point.
   static time_point now() noexcept;
+  // now(), or up to some microseconds later, for less: time limits may be counted from it.
+  static time_point now_or_later() noexcept;
+  // From when on `d` has passed, counted from this call: now_or_later() + d. If `d` is not
+  // positive, now().
+  static time_point in(duration d) noexcept;
 };
 
 using Instant = Clock::time_point;

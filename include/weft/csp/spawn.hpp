@@ -161,7 +161,7 @@ void sleep(std::chrono::duration<Rep, Period> d) {
 template <class Rep, class Period>
 [[nodiscard]] reader<> after(std::chrono::duration<Rep, Period> d) {
   return spawn_producer<>(
-      [at = saturating_add(Clock::now(), to_duration(d))](const writer<>& w) {
+      [at = Clock::in(to_duration(d))](const writer<>& w) {
         if (select_first(w.on_peer_gone(), Alarm{at}) == 1) w << poke;
       },
       "after");

@@ -13,6 +13,7 @@
 
 #include <weft/core/arm.hpp>
 #include <weft/core/name.hpp>
+#include <weft/core/object_lock.hpp>
 #include <weft/core/wait.hpp>
 
 #include <cstddef>

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <weft/core/name.hpp>
+#include <weft/core/object_lock.hpp>
 #include <weft/core/time.hpp>
 #include <weft/core/wait.hpp>
 

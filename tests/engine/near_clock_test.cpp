@@ -1,0 +1,81 @@
+#include "engine/near_clock.hpp"
+
+#include <weft/arch/ticks.hpp>
+#include <weft/core/thread.hpp>
+
+#include <gtest/gtest.h>
+
+#include <weft/weft.hpp>
+
+#include <chrono>
+#include <thread>
+
+#include <support/watchdog.hpp>
+
+namespace weft::engine {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::scaled;
+
+// Learned from looks some time apart. False: never, as where others keep taking our core.
+bool learns(NearClock& clock) {
+  const Instant give_up = monotonic_now() + 5s;
+  while (!clock.is_near() && monotonic_now() < give_up) static_cast<void>(clock.now_or_later());
+  return clock.is_near();
+}
+
+TEST(NearClock, IsNeverBeforeTheClock) {
+  NearClock clock;
+  for (int i = 0; i < scaled(2'000'000); ++i) {
+    const Instant before = monotonic_now();
+    ASSERT_GE(clock.now_or_later(), before) << "at look " << i;
+  }
+}
+
+TEST(NearClock, IsHardlyAfterIt) {
+  if (!arch::ticks_are_steady()) GTEST_SKIP() << "the kernel does not trust the ticks here";
+  NearClock clock;
+  ASSERT_TRUE(learns(clock));
+  int near = 0;
+  for (int i = 0; i < scaled(200'000); ++i) {
+    const Instant seen = clock.now_or_later();
+    if (seen < monotonic_now() + NearClock::kAhead) ++near;
+  }
+  // All but those at which somebody took our core while the clock was read.
+  EXPECT_GT(near, scaled(200'000) / 100 * 99);
+}
+
+// The speed is known still, but not what time it is.
+TEST(NearClock, LooksAgainAfterAPause) {
+  NearClock clock;
+  static_cast<void>(learns(clock));
+  std::this_thread::sleep_for(30ms);
+  EXPECT_FALSE(clock.is_near());
+  const Instant before = monotonic_now();
+  const Instant seen = clock.now_or_later();
+  EXPECT_GE(seen, before);
+  EXPECT_LE(seen, monotonic_now());
+}
+
+TEST(NearClock, IsTheClockWhereNothingIsPositive) {
+  FiberIo{{.workers = 1}}.run([] {
+    const Instant before = Clock::now();
+    const Instant at = Clock::in(0ns);
+    EXPECT_GE(at, before);
+    EXPECT_LE(at, Clock::now()) << "sleep_for(0) must not arm a timer";
+    const Instant past = Clock::in(-1h);
+    EXPECT_LE(past, Clock::now());
+    EXPECT_EQ(Clock::in(Duration::max()), Instant::max());
+  });
+}
+
+TEST(NearClock, VirtualTimeIsExact) {
+  SimIo{{.seed = 1}}.run([] {
+    EXPECT_EQ(Clock::now_or_later(), Clock::now());
+    EXPECT_EQ(Clock::in(1h), Clock::now() + 1h);
+  });
+}
+
+}  // namespace
+}  // namespace weft::engine

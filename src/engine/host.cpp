@@ -35,7 +35,7 @@ struct alignas(16) Crown {
     Fiber* next = io.adopt(home, Departure::finish);
     if (!next || next->strand) {
       self->scope = nullptr;  // tells inspectors that it has ended
-      // Our home's owner, which waits in its block, goes on with us: no need to meet it at the word.
+      // Our home's owner, in the midst of its block, goes on after us: no need to meet at the word.
       if (next && home.children_ended_for_owner(untold)) leave_for_ever(*self, *next);
       home.children_ended(std::exchange(untold, 0));  // and it may be gone
       if (!next) next = &io.successor(*self, Departure::finish);

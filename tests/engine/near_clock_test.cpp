@@ -7,6 +7,7 @@
 
 #include <weft/weft.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -25,6 +26,19 @@ bool learns(NearClock& clock) {
   return clock.is_near();
 }
 
+// Where a look at the clock takes long, it cannot be told from one that was interrupted, and
+// nothing is learned.
+bool is_clock_quick() {
+  constexpr int kLooks = 1000;
+  Duration least = Duration::max();
+  for (int round = 0; round < 10; ++round) {
+    const Instant began = monotonic_now();
+    for (int i = 0; i < kLooks; ++i) static_cast<void>(monotonic_now());
+    least = std::min(least, (monotonic_now() - began) / kLooks);
+  }
+  return least < 50ns;
+}
+
 TEST(NearClock, IsNeverBeforeTheClock) {
   NearClock clock;
   for (int i = 0; i < scaled(2'000'000); ++i) {
@@ -36,7 +50,10 @@ TEST(NearClock, IsNeverBeforeTheClock) {
 TEST(NearClock, IsHardlyAfterIt) {
   if (!arch::ticks_are_steady()) GTEST_SKIP() << "the kernel does not trust the ticks here";
   NearClock clock;
-  ASSERT_TRUE(learns(clock));
+  if (!learns(clock)) {
+    EXPECT_FALSE(is_clock_quick());
+    GTEST_SKIP() << "a look at the clock takes too long here";
+  }
   int near = 0;
   for (int i = 0; i < scaled(200'000); ++i) {
     const Instant seen = clock.now_or_later();

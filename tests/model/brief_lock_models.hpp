@@ -63,8 +63,8 @@ void favoured_adders(Program& p) {
   });
 }
 
-// One who is favoured by two locks leaves the one and enters the other, while somebody waits for the
-// first of these to happen.
+// One who is favoured by two locks leaves the one and enters the other, while somebody waits for
+// the first of these to happen.
 template <class Policy>
 void from_lock_to_lock(Program& p) {
   struct State {

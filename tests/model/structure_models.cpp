@@ -741,7 +741,7 @@ constexpr std::array kStructureModels{
     bounded("last child cancels", on_two<last_child_cancels>, 3),
     bounded("close and cancel", on_two<close_and_cancel>),
     bounded("cancel against close", on_two<cancel_against_close>),
-    CoreModel{"owner goes on with a child", on_two<owner_goes_on>},
+    bounded("owner goes on with a child", on_two<owner_goes_on>, 3),
     CoreModel{"ended by threads", ended_by_threads},
     bounded("cancel against owner's spawn", on_two<cancel_against_owners_spawn>),
     bounded("cancel against sibling's spawn", on_two<cancel_against_siblings_spawn>),

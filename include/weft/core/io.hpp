@@ -49,8 +49,9 @@ class Io {
 
   // The newest fiber of the calling worker, if it is unborn and was spawned in `home`, for the
   // caller to run on its own stack: a fiber that waits for home's fibers to end (`park`), or one of
-  // them that has just ended itself (`finish`). To the latter it may also hand home's owner, if that
-  // one was woken and is the next to run. Null: wait like everybody else, or ask for a successor.
+  // them that has just ended itself (`finish`). To the latter it may also hand home's owner, if
+  // that one was woken and is the next to run. Null: wait like everybody else, or ask for a
+  // successor.
   virtual Fiber* adopt(CancelScope& home, Departure how) noexcept {
     static_cast<void>(home), static_cast<void>(how);
     return nullptr;

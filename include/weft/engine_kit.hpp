@@ -38,7 +38,7 @@ class EngineThread {
     begin(root);
     while (!over()) {
       Fiber& next = engine_.successor(base(), Departure::none);
-      if (&next != &base()) switch_fibers(base(), next, Departure::none);
+      if (&next != &base()) switch_fibers(Carrier::here(), base(), next, Departure::none);
       else idle();
     }
     throw_failure();

@@ -6,6 +6,7 @@
 // they return.
 #pragma once
 
+#include <weft/base/keepers.hpp>
 #include <weft/core/arm.hpp>
 #include <weft/nursery.hpp>
 
@@ -50,27 +51,31 @@ NonVoid<std::invoke_result_t<F>> invoke_to_value(F&& f) {
 //
 // It is the child's home, in front of the nursery: the scope that the future cancels, who is told
 // how the child ended, and the mark by which get() knows the child among the unborn.
+//
+// Invariant: a result that nobody has taken dies in the middle of a fiber, where its destructor may
+//            wait: in the one that drops the future, or in the child, before the nursery's join.
+// Race:      the future is dropped while the child settles. Both look under the lock: the child
+//            finds that nobody wants the result, or the future finds it settled.
 class FutureBase : public Home {
  public:
   FutureBase(const FutureBase&) = delete;
   FutureBase& operator=(const FutureBase&) = delete;
 
   void let_go() noexcept {
-    // acquire, acq_rel: who comes second destroys what the first has used. Alone already, we need
-    // no read-modify-write: nobody else can change it.
-    if (keepers_.load(std::memory_order_acquire) == 1 ||
-        keepers_.fetch_sub(1, std::memory_order_acq_rel) == 1)
-      delete this;
+    if (keepers_.drop()) delete this;
   }
   // There is no child after all.
-  void not_spawned() noexcept { keepers_.store(1, std::memory_order_relaxed); }
+  void not_spawned() noexcept { keepers_.only_one(); }
 
   enum class Status : std::uint8_t { pending, value, error, cancelled, taken };
 
   // acquire: pairs with settle(); who sees a result sees all of it.
   [[nodiscard]] Status status() const noexcept { return status_.load(std::memory_order_acquire); }
-  // Ends the pending state, once, and wakes all who wait. The result is in its place before.
-  void settle(Status status, std::exception_ptr error = nullptr) noexcept;
+  // Ends the pending state, once, and wakes all who wait. The result is in its place before. False:
+  // nobody will come for it, and it is the caller's to destroy.
+  bool settle(Status status, std::exception_ptr error = nullptr) noexcept;
+  // By who drops the future. True: settled, and the result is the caller's to destroy.
+  [[nodiscard]] bool abandon() noexcept;
   // Until it is settled. Cancel point.
   void wait();
   // The status that get() finds; afterwards it is taken.
@@ -85,7 +90,7 @@ class FutureBase : public Home {
   class Ready;
 
  protected:
-  explicit FutureBase(Nursery& nursery) noexcept : Home(&nursery) {}
+  explicit FutureBase(Nursery& nursery) noexcept : Home(&nursery, nursery.owner()) {}
   virtual ~FutureBase() = default;
 
  private:
@@ -95,15 +100,17 @@ class FutureBase : public Home {
   void child_failed(Fiber& child, std::exception_ptr error) noexcept override;
   void child_cancelled() noexcept override;
   void children_ended(std::size_t count) noexcept override;
+  bool children_ended_for_owner(std::size_t count) noexcept override;
+  void child_ended() noexcept;
   [[nodiscard]] const Home& family() const noexcept override { return nursery(); }
   [[nodiscard]] std::string_view name() const noexcept override { return nursery().name(); }
-  [[nodiscard]] const Fiber* owner() const noexcept override { return nursery().owner(); }
   [[nodiscard]] NurseryState state() const noexcept override { return nursery().state(); }
 
-  mutable Sync::KeptLock lock_;             // protects waiters_; held by one of the two keepers
+  Keepers keepers_{2};
+  mutable Sync::KeptLock lock_;             // protects the rest; held by one of the two keepers
   Atomic<Status> status_{Status::pending};  // settled under the lock
-  Atomic<std::uint8_t> keepers_{2};
-  std::exception_ptr error_;
+  Var<bool> abandoned_{false};
+  std::exception_ptr error_;                // once settled the future's alone, and needs no lock
   WaitList waiters_;
 };
 
@@ -137,7 +144,9 @@ class KeptState {
     return *this;
   }
   ~KeptState() {
-    if (state_) state_->let_go();
+    if (!state_) return;
+    if (state_->abandon()) state_->value.reset();
+    state_->let_go();
   }
   FutureState<T>* operator->() const noexcept { return state_; }
   FutureState<T>& operator*() const noexcept { return *state_; }
@@ -207,9 +216,10 @@ struct AsyncBody {
   F f;
 
   void operator()() && {
-    if (mutant::kSettledBeforeResult) state.settle(FutureBase::Status::value);
+    if (mutant::kSettledBeforeResult)
+      static_cast<void>(state.settle(FutureBase::Status::value));
     state.value.emplace(invoke_to_value(std::move(f)));
-    state.settle(FutureBase::Status::value);
+    if (!state.settle(FutureBase::Status::value)) state.value.reset();
   }
 };
 
@@ -221,7 +231,8 @@ Future<std::invoke_result_t<F>> Nursery::async(F f, Site site) {
   auto* const state = new detail::FutureState<T>{*this};
   Future<T> future{detail::KeptState<T>{state}};
   try {
-    spawn_in(*state, Name{}, detail::AsyncBody<T, F>{*state, std::move(f)}, site);
+    Name none;
+    spawn_in(*state, none, detail::AsyncBody<T, F>{*state, std::move(f)}, site);
   } catch (...) {
     state->not_spawned();
     throw;

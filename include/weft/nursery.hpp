@@ -118,13 +118,12 @@ class Nursery final : public Home {
   // what dumps call the child's place; who spawns for somebody else passes that one's on.
   template <std::invocable F>
   void spawn(F f, Site site = Site::here()) {
-    spawn(Name{}, std::move(f), site);
+    Name none;
+    spawn_in(*this, none, std::move(f), site);
   }
   template <std::invocable F>
   void spawn(Name name, F f, Site site = Site::here()) {
-    static_assert(std::is_void_v<std::invoke_result_t<F>>,
-                  "spawn() drops no results: use async(), or return void");
-    spawn_in(*this, std::move(name), std::move(f), site);
+    spawn_in(*this, name, std::move(f), site);
   }
   template <std::invocable F>
   void spawn(SpawnOptions options, F f, Site site = Site::here()) {
@@ -187,7 +186,6 @@ class Nursery final : public Home {
   }
 
   [[nodiscard]] std::string_view name() const noexcept override { return name_.view(); }
-  [[nodiscard]] const Fiber* owner() const noexcept override { return &owner_; }
   [[nodiscard]] NurseryState state() const noexcept override;
   // Children that have not ended; exact when none starts or ends meanwhile, and those that ended
   // one after another on one stack may be counted late, but never after the join.
@@ -251,7 +249,7 @@ class Nursery final : public Home {
     Tx tx;
   };
 
-  explicit Nursery(Fiber& owner) noexcept : Home(owner.scope), owner_(owner) {}
+  explicit Nursery(Fiber& owner) noexcept : Home(owner.scope, &owner), io_(*owner.io) {}
   Nursery(Fiber& owner, NurseryOptions options);
   ~Nursery() {
     if (arena_ || grace_ || extras_) [[unlikely]] let_go();
@@ -260,33 +258,37 @@ class Nursery final : public Home {
   template <class Body>
   auto run(Fiber& self, Body&& body) -> std::invoke_result_t<Body, Nursery&>;
 
-  [[nodiscard]] Io& io() const noexcept { return *owner_.io; }
-  // `home` is ours, or that of a child of ours alone: a future's.
+  [[nodiscard]] Io& io() const noexcept { return io_; }
+  // `home` is ours, or that of a child of ours alone: a future's. `name`, if any, is moved from.
   template <class F>
-  void spawn_in(Home& home, Name name, F&& f, Site site) {
+  void spawn_in(Home& home, Name& name, F&& f, Site site) {
+    static_assert(std::is_void_v<std::invoke_result_t<F>>,
+                  "spawn() drops no results: use async(), or return void");
     if (!word_.is_open()) [[unlikely]] throw NurseryClosed{};
-    if (extras_) [[unlikely]] return spawn_limited(home, std::move(name), std::move(f), site);
-    admit(home, std::move(name), std::move(f), site);
+    if (extras_) [[unlikely]] return spawn_limited(home, name, std::move(f), site);
+    admit(home, name, std::move(f), site);
   }
   template <class F>
-  void admit(Home& home, Name name, F&& f, Site site, std::uint8_t traits = 0) {
-    Fiber& child = make_fiber(io(), home, std::forward<F>(f), site);
+  void admit(Home& home, Name& name, F&& f, Site site, std::uint8_t traits = 0) {
+    Carrier& here = Carrier::here();
+    Fiber& self = *here.current;
+    Fiber& child = make_fiber(here, io(), home, std::forward<F>(f), site);
     if (traits != 0) child.traits |= traits;
     if (!name.empty()) [[unlikely]] child.set_name(std::move(name));
-    if (!start(child)) [[unlikely]] throw NurseryClosed{};
+    if (!start(self, child)) [[unlikely]] throw NurseryClosed{};
   }
   template <class F>
   bool try_admit(F&& f, Site site, std::uint8_t traits = 0) {
     Fiber& child = make_fiber(io(), *this, std::forward<F>(f), site);
     if (traits != 0) child.traits |= traits;
-    return start(child);
+    return start(Fiber::current(), child);
   }
   template <class F>
-  void spawn_limited(Home& home, Name name, F f, Site site) {
+  void spawn_limited(Home& home, Name& name, F f, Site site) {
     Permit place = permit();
     with_budget([&] {
       if (!word_.is_open()) throw NurseryClosed{};  // while we waited
-      admit(home, std::move(name), Limited<F>{std::move(f), std::move(place)}, site,
+      admit(home, name, Limited<F>{std::move(f), std::move(place)}, site,
             traits_of_children());
       return true;
     });
@@ -308,8 +310,8 @@ class Nursery final : public Home {
   [[nodiscard]] std::uint8_t traits_of_children() const noexcept;
   // False: closed meanwhile, and the child is gone. The owner counts its own spawns without an
   // atomic.
-  bool start(Fiber& child) {
-    const bool by_owner = &Fiber::current() == &owner_;
+  bool start(const Fiber& self, Fiber& child) {
+    const bool by_owner = &self == owner();
     if (by_owner) spawned_ = spawned_ + 1;
     else if (!word_.child_added()) [[unlikely]] return refuse(child);
     try {
@@ -335,18 +337,18 @@ class Nursery final : public Home {
   void fail(std::exception_ptr error, const Fiber& who) noexcept;
   [[noreturn]] void throw_errors();
   // After the body: waits for the last child.
-  void join() noexcept {
+  void join(Fiber& self) noexcept {
     // arena_ after the children: they may have made something, too.
-    if (!run_own_children() || arena_) [[unlikely]] wait_for_children();
+    if (!run_own_children(self) || arena_) [[unlikely]] wait_for_children();
     if (spec::kSpecAssert || arena_) [[unlikely]] end_state();
     if (arena_) [[unlikely]] empty_arena();
   }
   void end_state() noexcept;  // terminal; only the arena and the checks can see it
   void empty_arena() noexcept;
-  bool run_own_children() noexcept;
+  bool run_own_children(Fiber& self) noexcept;
   // A child has ended on the stack of `self`, which waits in our scope for its result.
   void ended_in_place(const Fiber& self) noexcept {
-    if (&self == &owner_) spawned_ = spawned_ - 1;  // the body: not yet in word_
+    if (&self == owner()) spawned_ = spawned_ - 1;  // the body: not yet in word_
     else children_ended(1);
   }
   void wait_for_children() noexcept;
@@ -415,9 +417,9 @@ class Nursery final : public Home {
     Atomic<std::uint64_t> bits_{kBodyHolds};
   };
 
-  Fiber& owner_;
+  Io& io_;
   Word word_;
-  Inspected<std::int64_t> spawned_ = 0;  // by the owner, not yet in word_, less those run in place
+  Inspected<std::int64_t> spawned_ = 0;  // by the owner, not yet in word_, less what has ended
   Var<Join*> join_{nullptr};             // before the waiter bit is set
   Extras* extras_ = nullptr;
   ArenaNode* arena_ = nullptr;           // newest first
@@ -445,7 +447,7 @@ auto Nursery::run(Fiber& self, Body&& body) -> std::invoke_result_t<Body, Nurser
   } catch (...) {
     fail(std::current_exception(), self);
   }
-  join();
+  join(self);
   if (error_) [[unlikely]] throw_errors();
   const bool unwound = !returned || child_cancelled_.load(std::memory_order_relaxed);
   if (unwound) [[unlikely]] attend(self);  // an outer cancel goes on; our own never leaves us

@@ -5,14 +5,11 @@
 // and the exception unwinder stop here instead of guessing.
 #include <weft/arch/context.hpp>
 
-extern "C" void weft_context_entry();
-
 #if defined(__x86_64__)
 asm(R"(
   .text
   .p2align 4
   .globl weft_context_entry
-  .hidden weft_context_entry
   .type weft_context_entry, @function
 weft_context_entry:
   .cfi_startproc
@@ -28,7 +25,6 @@ asm(R"(
   .text
   .p2align 4
   .globl weft_context_entry
-  .hidden weft_context_entry
   .type weft_context_entry, @function
 weft_context_entry:
   .cfi_startproc
@@ -41,14 +37,3 @@ weft_context_entry:
   .size weft_context_entry, .-weft_context_entry
 )");
 #endif
-
-namespace weft::arch {
-
-void make_context(Context& context, void* top, Entry entry) noexcept {
-  auto** slot = static_cast<void**>(top) - 2;  // keeps the stack 16-byte aligned at the call
-  slot[0] = reinterpret_cast<void*>(entry);
-  slot[1] = nullptr;
-  context = {slot, nullptr, reinterpret_cast<void*>(&weft_context_entry)};
-}
-
-}  // namespace weft::arch

@@ -2,9 +2,9 @@
 //
 // Idle stacks lie in the caches of their threads and, when a cache has too many, in the pool. Pages
 // follow that: a cache's stacks are hot and keep theirs, but for a look at one of them every
-// kInspectEvery * kSampleEvery gives; a batch that goes to the pool is idle, and if one of it was
-// used deep, the deep pages of the whole batch go back to the kernel. Looking at a stack costs as
-// much as fifty gives, which is why it is not done at each.
+// kInspectEvery * kSampleEvery gives; those in the pool are idle, and when kLookAt have come there
+// and have not been taken again, one is looked at: if it was used deep, the deep pages of all go
+// back to the kernel. A look costs as much as a hundred gives, which is why there are few.
 #include <weft/arch/stack.hpp>
 
 #include <weft/arch/fault.hpp>
@@ -32,8 +32,9 @@ constexpr std::size_t kBytesMost = kKiB * kKiB * kKiB;
 constexpr std::size_t kRefill = 32;          // stacks that a cache takes from the pool at a time
 constexpr std::size_t kCacheKeep = 32;       // stacks that a full cache keeps
 constexpr std::size_t kCacheMost = 64;       // a cache with more is full
+constexpr std::size_t kLookAt = 256;         // stacks of the pool, of which one tells for all
 constexpr std::uint64_t kInspectEvery = 64;  // gives
-constexpr std::uint64_t kSampleEvery = 16;   // inspections
+constexpr std::uint64_t kSampleEvery = 64;   // inspections
 
 std::size_t checked(const char* option, std::size_t value, std::size_t least, std::size_t most,
                     const char* unit) {
@@ -200,6 +201,7 @@ StackChain StackPool::take_batch(std::size_t wanted) noexcept {
   if (wanted == 0) return {};
   {
     const Locked hold(lock_);
+    if (returned_.count != 0) return returned_.pop(wanted);
     if (idle_.count != 0) return idle_.pop(wanted);
   }
   return maker_->make(wanted);
@@ -216,10 +218,17 @@ void StackPool::give_batch(const StackChain& stacks) noexcept {
 // Stacks that are clean already, and idle from now on.
 void StackPool::receive(const StackChain& stacks) noexcept {
   if (stacks.count == 0) return;
-  if (options_.on_release != OnRelease::zero && sample(*stacks.head))
-    hand_back(stacks, layout_.keep_bytes);
+  StackChain unseen;
+  {
+    const Locked hold(lock_);
+    returned_.push(stacks);
+    if (returned_.count < kLookAt) return;
+    unseen = std::exchange(returned_, {});
+  }
+  if (options_.on_release != OnRelease::zero && sample(*unseen.head))
+    hand_back(unseen, layout_.keep_bytes);
   const Locked hold(lock_);
-  idle_.push(stacks);
+  idle_.push(unseen);
 }
 
 // Records how deep the stack was used. True if so deep that pages should go back.
@@ -254,6 +263,7 @@ void StackPool::trim() noexcept {
   {
     const Locked hold(lock_);
     idle = std::exchange(idle_, {});
+    idle.push(std::exchange(returned_, {}));
   }
   hand_back(idle, 0);
   const Locked hold(lock_);
@@ -266,7 +276,7 @@ StackStatistics StackPool::statistics() const noexcept {
   StackStatistics result;
   maker_->add_to(result);
   const Locked hold(lock_);
-  result.idle = idle_.count;
+  result.idle = returned_.count + idle_.count;
   for (const StackCache* cache = caches_; cache != nullptr; cache = cache->next_cache_)
     result.idle += cache->idle();
   result.idle = std::min(result.idle, result.guarded);

@@ -249,6 +249,8 @@ void CancelScope::remove(Strand& strand) noexcept {
   strand.enrolled = nullptr;
 }
 
+bool Home::children_ended_for_owner(std::size_t) noexcept { return false; }
+
 // ── many workers, one scope ─────────────────────────────────────────────────────────────────────
 
 // Ours alone until it is unlocked. One that others are busy with is no place for a million fibers:

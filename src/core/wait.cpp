@@ -78,9 +78,10 @@ std::optional<std::size_t> wait_for_any(std::span<Waitable* const> arms, std::si
       if (heed(self, on_cancel)) return std::nullopt;
       continue;
     }
-    Published published{arms, self, self.word.begin_park(nudges), Carrier::here().coarse_now};
+    Carrier& here = Carrier::here();
+    Published published{arms, self, self.word.begin_park(nudges), here.coarse_now};
     const bool turned_ready = !published.all();
-    if (!turned_ready && switch_away(self)) [[likely]] {
+    if (!turned_ready && switch_away(here, self)) [[likely]] {
       const std::size_t won = self.word.verdict().arm();
       published.withdraw(won);
       return won;
@@ -111,6 +112,11 @@ std::size_t wait_here(Fiber& self, std::span<Waitable* const> arms, std::size_t 
 }
 
 }  // namespace
+
+Carrier& carrier_after_attending(Fiber& self) {
+  attend(self);
+  return Carrier::here();
+}
 
 std::size_t wait(std::span<Waitable* const> arms, std::size_t first) {
   Fiber& self = Fiber::current();
@@ -169,6 +175,8 @@ void attend(Fiber& self) {
   if (look_at_scope(self) && Carrier::here().exceptions->uncaught == 0)
     throw Cancelled{self.scope->reason()};
 }
+
+bool attend(Fiber& self, no_throw_t) noexcept { return !look_at_scope(self); }
 
 void resume_all(FiberList fibers) noexcept {
   if (Fiber* const one = fibers.single()) return one->io->resume_one(*one);

@@ -18,9 +18,18 @@ const Options& FiberIo::options() const noexcept { return scheduler_->options; }
 Statistics FiberIo::statistics() const noexcept { return scheduler_->sysmon.statistics(); }
 
 engine::Worker* FiberIo::worker_here() const noexcept {
-  Carrier& here = Carrier::here();
-  return here.engine == this ? static_cast<engine::Worker*>(&here) : nullptr;
+  Carrier* const here = Carrier::if_any();
+  return here && here->engine == this ? static_cast<engine::Worker*>(here) : nullptr;
 }
+
+namespace {
+
+// On one of our workers, and nowhere else.
+engine::Worker& this_worker() noexcept {
+  return static_cast<engine::Worker&>(Carrier::of_engine());
+}
+
+}  // namespace
 
 void FiberIo::run_root(Body body) {
   scheduler_->run([&](Home& root) -> Fiber& {
@@ -44,22 +53,18 @@ void FiberIo::start(Fiber& fiber) {
 }
 
 Fiber& FiberIo::successor(Fiber& self, Departure how) noexcept {
-  auto& worker = static_cast<engine::Worker&>(Carrier::here());
-  if (how == Departure::yield) {
-    engine::check_held_locks(self, how);
-    return worker.turn(self);
-  }
-  if (how == Departure::park) {
+  engine::Worker& worker = this_worker();
+  if (how == Departure::park) [[likely]] {
     // A verdict latched while we published: why leave at all.
-    if (self.word.verdict() != Verdict::none()) return self;
-    self.last_worker = static_cast<std::uint16_t>(worker.index());
+    if (self.word.verdict() != Verdict::none()) [[unlikely]] return self;
+    self.last_worker = worker.number;
   }
   engine::check_held_locks(self, how);
-  return worker.successor(how);
+  return how == Departure::yield ? worker.turn(self) : worker.successor(how);
 }
 
 void FiberIo::departed(Fiber& fiber, Departure how) noexcept {
-  auto& worker = static_cast<engine::Worker&>(Carrier::here());
+  engine::Worker& worker = this_worker();
   if (how == Departure::yield) {
     fiber.word.mark_runnable(Actor::worker);
     worker.requeue(fiber);
@@ -84,7 +89,7 @@ void FiberIo::resume_one(Fiber& fiber) noexcept {
 }
 
 Fiber* FiberIo::adopt(CancelScope& home, Departure how) noexcept {
-  auto& worker = static_cast<engine::Worker&>(Carrier::here());
+  engine::Worker& worker = this_worker();
   engine::check_held_locks(*worker.current, how);
   return worker.adopt(home, how);
 }

@@ -1,29 +1,20 @@
 #include "host.hpp"
 
-#include <weft/core/closure.hpp>
 #include <weft/core/error.hpp>
 #include <weft/core/switch.hpp>
 
-#include <new>
 #include <stdexcept>
 #include <utility>
 
 namespace weft::engine {
-namespace {
 
-// What lies at the top of every fiber's stack, above its first frame.
-struct alignas(16) Crown {
-  Ground ground;
-  Strand strand;
-};
-
-// The life of a stack: it runs one fiber after another. A finished fiber's stack takes the next
-// unborn one without a switch; only a successor with a stack of its own costs one.
+// A finished fiber's stack takes the next unborn one without a switch; only a successor with a
+// stack of its own costs one.
 //
 // Siblings that end here one after another are told to their home in one go: while the next one
 // runs, the home cannot end anyway, so nothing is late, and the count is not fought over.
 [[noreturn]] void run_fibers(void* who, std::uintptr_t how) {
-  Fiber* self = &Fiber::current();
+  Fiber* self = Carrier::of_engine().current;
   arrive(*self, {who, how});
   Ground& ground = self->strand->ground;
   std::size_t untold = 0;
@@ -42,12 +33,15 @@ struct alignas(16) Crown {
       if (next->strand) leave_for_ever(*self, *next);
     }
     Strand* const strand = self->strand;
-    recycle_frame(*self, Carrier::here());
+    Carrier& here = Carrier::of_engine();
+    recycle_frame(*self, here);
     next->strand = ::new (strand) Strand{*next, ground};
-    Carrier::here().current = next;
+    here.current = next;
     self = next;
   }
 }
+
+namespace {
 
 // For the overflow report: runs in a signal handler.
 bool describe_current(arch::OverflowNames& names) noexcept {
@@ -91,21 +85,7 @@ void Host::unmount() noexcept {
   arch::set_thread_slot(previous_);
 }
 
-Fiber* Host::give_stack(Fiber& fiber) noexcept {
-  arch::Stack* const stack = stacks_.take();
-  if (!stack) [[unlikely]] {
-    fail(fiber);
-    return nullptr;
-  }
-  auto* const crown = reinterpret_cast<Crown*>(stack->top) - 1;
-  // Three quarters of a stack must be free for a child to run on it in place.
-  ::new (&crown->ground) Ground{stack, stack->limit + stack->bytes() / 4 * 3, {}};
-  crown->ground.shadow.describe(stack->limit, stack->bytes());
-  crown->ground.shadow.begin(false);
-  fiber.strand = ::new (&crown->strand) Strand{fiber, crown->ground};
-  arch::make_context(fiber.context, crown, &run_fibers);
-  return &fiber;
-}
+Fiber* Host::prepare_unborn(Fiber& fiber) noexcept { return give_stack(fiber); }
 
 void Host::fail(Fiber& fiber) noexcept {
   Home& home = static_cast<Home&>(*fiber.scope);
@@ -119,14 +99,6 @@ void Host::fail(Fiber& fiber) noexcept {
   fiber.word.mark_ended(FiberState::cancelled, Actor::worker);
   discard_fiber(fiber);
   home.children_ended(1);
-}
-
-void Host::release(Fiber& fiber) noexcept {
-  Ground& ground = fiber.strand->ground;
-  arch::Stack& stack = *ground.stack;
-  ground.shadow.end();
-  recycle_frame(fiber, *this);
-  stacks_.give(stack);
 }
 
 }  // namespace weft::engine

@@ -42,12 +42,21 @@ class FreshQueue {
 
   // Throws std::bad_alloc, changing nothing, when it cannot grow.
   void push(Fiber& fiber) {
-    const std::uint64_t first = first_;
+    if (push_if_room(fiber) == kNoRoom) [[unlikely]] {
+      grow();
+      static_cast<void>(push_if_room(fiber));
+    }
+  }
+  // How many were there before; kNoRoom: and nothing has changed.
+  static constexpr std::size_t kNoRoom = SIZE_MAX;
+  [[nodiscard, gnu::always_inline]] std::size_t push_if_room(Fiber& fiber) noexcept {
     const std::uint64_t last = last_;
-    if (last == first) fillings_ = fillings_ + 1;
-    if (last - first > mask_) [[unlikely]] grow();
+    const std::uint64_t before = last - first_;
+    if (before > mask_) [[unlikely]] return kNoRoom;
+    if (before == 0) fillings_ = fillings_ + 1;
     slots_[last & mask_] = &queued(fiber);
     last_ = last + 1;
+    return before;
   }
   Fiber* pop_newest() noexcept {
     const std::uint64_t last = last_;

@@ -4,7 +4,6 @@
 #include <weft/base/biased_lock.hpp>
 #include <weft/base/sync.hpp>
 
-#include <bitset>
 #include <cstdint>
 
 namespace weft::engine {
@@ -15,14 +14,12 @@ class LockMark {
  public:
   LockMark() noexcept {
     if (!Sync::has_fence_everywhere()) return;
-    const Locked locked{lock_};
-    for (std::uint16_t mark = LockTaker<Sync>::kUnmarked + 1; mark < kLockMarks && !value_; ++mark)
-      if (!taken_[mark]) value_ = mark;
-    taken_[value_] = true;
+    for (std::uint16_t mark = kUnmarked + 1; mark < kLockMarks && value_ == kUnmarked; ++mark)
+      if (take(lock_seats<Sync>[mark])) value_ = mark;
   }
   ~LockMark() {
-    const Locked locked{lock_};  // whoever takes it next sees all that we did under it
-    taken_[value_] = false;
+    // release: whoever takes it next sees all that we did under it.
+    if (value_ != kUnmarked) lock_seats<Sync>[value_].taken.store(false, std::memory_order_release);
   }
   LockMark(const LockMark&) = delete;
   LockMark& operator=(const LockMark&) = delete;
@@ -30,10 +27,14 @@ class LockMark {
   [[nodiscard]] std::uint16_t value() const noexcept { return value_; }
 
  private:
-  static inline constinit Lock lock_;  // protects taken_
-  static inline constinit std::bitset<kLockMarks> taken_;
+  static constexpr std::uint16_t kUnmarked = LockTaker<Sync>::kUnmarked;
 
-  std::uint16_t value_ = LockTaker<Sync>::kUnmarked;
+  static bool take(LockSeat<Sync>& seat) noexcept {
+    return !seat.taken.load(std::memory_order_relaxed) &&
+           !seat.taken.exchange(true, std::memory_order_acquire);
+  }
+
+  std::uint16_t value_ = kUnmarked;
 };
 
 }  // namespace weft::engine

@@ -85,7 +85,7 @@ class [[nodiscard]] Exclusive {
 class Root : public Home {
  public:
   virtual ~Root() = default;
-  explicit Root(RootCount& count) noexcept : Home(nullptr), count_(count) {}
+  explicit Root(RootCount& count) noexcept : Home(nullptr, nullptr), count_(count) {}
 
   // The first failure is kept for run() to throw; it stops the others.
   void child_failed(Fiber&, std::exception_ptr error) noexcept override {
@@ -100,7 +100,6 @@ class Root : public Home {
   void children_ended(std::size_t count) noexcept override { count_.leave(count); }
   [[nodiscard]] bool child_added() noexcept override { return count_.add(); }
   [[nodiscard]] std::string_view name() const noexcept override { return "root"; }
-  [[nodiscard]] const Fiber* owner() const noexcept override { return nullptr; }
   [[nodiscard]] NurseryState state() const noexcept override {
     return cancelled() ? NurseryState::cancelling : NurseryState::open;
   }

@@ -213,15 +213,16 @@ inline void Worker::resume(Fiber& fiber) noexcept {
   advertise(1);
 }
 
+// As most are started: an id is at hand, nobody looks on, and the queue has room.
 inline void Worker::start(Fiber& fiber) {
-  fiber.id = next_id();
-  if (fiber.is_pinned()) [[unlikely]] return start_pinned(fiber);
-  std::size_t before = 0;
-  {
-    const Inside inside{gate_};
-    before = fresh_.length();
-    fresh_.push(fiber);
-  }
+  if (next_id_ == ids_end_ || fiber.is_pinned() || !gate_.enter_if_open()) [[unlikely]]
+    return start_with_care(fiber);
+  const FiberId id = next_id_;
+  fiber.id = id;
+  const std::size_t before = fresh_.push_if_room(fiber);
+  gate_.leave();
+  if (before == FreshQueue::kNoRoom) [[unlikely]] return start_with_care(fiber);
+  next_id_ = id + 1;
   advertise(before);  // and the fiber may have ended by now
 }
 
@@ -230,30 +231,28 @@ inline void Worker::arm(Timer& timer) noexcept {
   shared_.worker(number % shared_.options.workers).inbox.nudge();  // it may sleep for longer
 }
 
-inline Fiber* Worker::adopt(CancelScope& home, Departure how) noexcept {
-  if (arch::kTsan || !exceptions->empty()) return nullptr;
-  // A child in place may leave with our stack, and we must not.
-  if (how == Departure::park && current->is_pinned()) [[unlikely]] return nullptr;
-  if (__builtin_frame_address(0) <= current->strand->ground.in_place_floor) return nullptr;
-  const bool fair = is_fair_turn();
-  const Inside inside{gate_};
-  // As pick() would, if it is its turn.
-  if (Fiber* const owner = next_; how == Departure::finish && owner && !fair &&
-                                  owner == static_cast<Home&>(home).owner() &&
-                                  turns_ + 1 < policy::kTurnsMax) {
-    next_ = nullptr;
-    ++turns_;
-    return owner;
-  }
-  // Fork-join in a loop would take every fair turn, and the oldest unborn never have one. Rarely:
-  // each time costs a stack, and a tree should need no more of them than it is deep.
-  if (fair && rounds_ % policy::kAdoptionsAside == 0 && fresh_.length() > 1) [[unlikely]] {
-    until_fair_ = 1;  // the pick that follows is one for the unborn
+// What adopt() comes to most of the time for one that has ended: the owner of its home, as pick()
+// would have it, if it is its turn.
+inline Fiber* Worker::next_if_owner(const Home& home) noexcept {
+  Fiber* const next = next_;
+  if (!next || next != home.owner() || until_fair_ <= 1 || turns_ + 1 >= policy::kTurnsMax ||
+      !gate_.enter_if_open())
     return nullptr;
+  Fiber* const owner = next_ == next ? next : nullptr;  // unless a thief has taken it
+  if (owner) [[likely]] {
+    next_ = nullptr;
+    until_fair_ = until_fair_ - 1;
+    ++turns_;
   }
-  // Who joins could do nothing else anyway; who has ended makes room for the living.
-  if ((fair || how == Departure::finish) && living_wait()) [[unlikely]] return nullptr;
-  return fresh_.pop_newest_of(home);
+  gate_.leave();
+  return owner;
+}
+
+inline Fiber* Worker::adopt(CancelScope& home, Departure how) noexcept {
+  if (arch::kTsan) return nullptr;
+  if (how == Departure::finish)
+    if (Fiber* const owner = next_if_owner(static_cast<const Home&>(home))) return owner;
+  return adopt_unborn(home, how);
 }
 
 }  // namespace weft::engine

@@ -76,7 +76,7 @@ void Simulation::run(Fiber& root_fiber) {
   if (preempts_) root_fiber.attention.fetch_or(kAttendPreempt, std::memory_order_relaxed);
   while (!count.over()) {
     Fiber& fiber = next();
-    if (&fiber != &base()) switch_fibers(base(), fiber, Departure::none);
+    if (&fiber != &base()) switch_fibers(*this, base(), fiber, Departure::none);
     else nobody_can_run();
   }
   if (strict_ && !given_up_ && !choices.exhausted())

@@ -45,7 +45,7 @@ void Worker::run() noexcept {
       // by the watcher.
       if (!back_soon_) shared_.keep_watch(*this);
       has_run_ = true;
-      if (prepare(*fiber)) switch_fibers(base(), *fiber, Departure::none);
+      if (prepare(*fiber)) switch_fibers(*this, base(), *fiber, Departure::none);
     } else {
       idle();
     }
@@ -154,6 +154,19 @@ void Worker::resume_all(FiberList fibers) noexcept {
   advertise(before);
 }
 
+// What start() does in every case.
+void Worker::start_with_care(Fiber& fiber) {
+  fiber.id = next_id();
+  if (fiber.is_pinned()) [[unlikely]] return start_pinned(fiber);
+  std::size_t before = 0;
+  {
+    const Inside inside{gate_};
+    before = fresh_.length();
+    fresh_.push(fiber);
+  }
+  advertise(before);
+}
+
 void Worker::start_pinned(Fiber& fiber) noexcept {
   fiber.last_worker = number;
   has_pinned = true;
@@ -184,8 +197,10 @@ void Worker::expect_blocking(bool about_to) noexcept {
 // ── who runs next ───────────────────────────────────────────────────────────────────────────────
 
 Fiber& Worker::successor_of_parked() noexcept {
-  // Coupled fibers take turns: pick() in its usual case.
-  if (next_ && until_fair_ > 1 && turns_ + 1 < kTurnsMax && gate_.enter_if_open()) [[likely]] {
+  // pick() in its usual cases.
+  if (until_fair_ <= 1) [[unlikely]] return any_successor();
+  if (next_) {  // coupled fibers take turns
+    if (turns_ + 1 >= kTurnsMax || !gate_.enter_if_open()) [[unlikely]] return any_successor();
     Fiber* const fiber = next_;  // unless a thief has taken it
     if (fiber && fiber->strand) [[likely]] {
       until_fair_ = until_fair_ - 1;
@@ -195,14 +210,23 @@ Fiber& Worker::successor_of_parked() noexcept {
       return *fiber;
     }
     gate_.leave();
+  } else if (ready_.empty() && inbox.empty() && pinned_.empty() && gate_.enter_if_open()) {
+    Fiber* const newest = fresh_.pop_newest();  // a child begins
+    gate_.leave();
+    if (newest) {
+      until_fair_ = until_fair_ - 1;
+      turns_ = 0;
+      if (give_stack(*newest)) [[likely]] return *newest;
+    }
   }
   return any_successor();
 }
 
 Fiber& Worker::any_successor() noexcept {
-  while (Fiber* const fiber = pick(Departure::park))
-    if (prepare(*fiber)) [[likely]] return *fiber;
-  return base();
+  Fiber* fiber = pick(Departure::park);
+  if (fiber && fiber->strand) [[likely]] return *fiber;
+  while (fiber && !prepare(*fiber)) fiber = pick(Departure::park);
+  return fiber ? *fiber : base();
 }
 
 // A finished fiber's stack takes an unborn one as it is; ThreadSanitizer wants a fresh one.
@@ -219,6 +243,25 @@ Fiber& Worker::turn(Fiber& self) noexcept {
       if (prepare(*fiber)) return *fiber;
   while (!may_retire() && take_injected(kInjectedAtOnce));
   return may_retire() ? base() : self;
+}
+
+// Not on a stack that is a quarter used up: the child's frames come on top of ours.
+Fiber* Worker::adopt_unborn(CancelScope& home, Departure how) noexcept {
+  if (!exceptions->empty()) return nullptr;
+  // A child in place may leave with our stack, and we must not.
+  if (how == Departure::park && current->is_pinned()) [[unlikely]] return nullptr;
+  if (__builtin_frame_address(0) <= current->strand->ground.in_place_floor) return nullptr;
+  const bool fair = is_fair_turn();
+  const Inside inside{gate_};
+  // Fork-join in a loop would take every fair turn, and the oldest unborn never have one. Rarely:
+  // each time costs a stack, and a tree should need no more of them than it is deep.
+  if (fair && rounds_ % policy::kAdoptionsAside == 0 && fresh_.length() > 1) [[unlikely]] {
+    until_fair_ = 1;  // the pick that follows is one for the unborn
+    return nullptr;
+  }
+  // Who joins could do nothing else anyway; who has ended makes room for the living.
+  if ((fair || how == Departure::finish) && living_wait()) [[unlikely]] return nullptr;
+  return fresh_.pop_newest_of(home);
 }
 
 }  // namespace weft::engine

@@ -44,7 +44,7 @@ class Worker final : public Host, private Bed {
   void arm(Timer& timer) noexcept;
   void expect_blocking(bool about_to) noexcept;
 
-  void start(Fiber& fiber);
+  [[gnu::always_inline]] void start(Fiber& fiber);
   // Woken by a fiber of ours: it runs next, beside the one that woke it.
   [[gnu::always_inline]] void resume(Fiber& fiber) noexcept;
   // Woken together, or by time: they queue.
@@ -60,7 +60,7 @@ class Worker final : public Host, private Bed {
   }
   // Who runs while `self` waits its turn; `self` if there is nobody else.
   Fiber& turn(Fiber& self) noexcept;
-  Fiber* adopt(CancelScope& home, Departure how) noexcept;
+  [[gnu::always_inline]] Fiber* adopt(CancelScope& home, Departure how) noexcept;
   SplitMix chance;
   NearClock near_clock;
 
@@ -151,6 +151,9 @@ class Worker final : public Host, private Bed {
     ready_.push(fiber);
   }
   [[gnu::noinline]] void resume_displacing(Fiber& fiber) noexcept;
+  [[gnu::noinline]] void start_with_care(Fiber& fiber);
+  [[gnu::always_inline]] Fiber* next_if_owner(const Home& home) noexcept;
+  [[gnu::noinline]] Fiber* adopt_unborn(CancelScope& home, Departure how) noexcept;
   [[gnu::cold, gnu::noinline]] void start_pinned(Fiber& fiber) noexcept;
   [[gnu::cold, gnu::noinline]] void resume_pinned(Fiber& fiber) noexcept;
   void advertise(std::size_t queued_before) noexcept;

@@ -4,16 +4,28 @@
 
 namespace weft::detail {
 
-void FutureBase::settle(Status status, std::exception_ptr error) noexcept {
+bool FutureBase::settle(Status status, std::exception_ptr error) noexcept {
   FiberList woken;
   {
     const Locked locked{lock_};
-    if (status_.load(std::memory_order_relaxed) != Status::pending) return;
+    if (status_.load(std::memory_order_relaxed) != Status::pending) return true;
+    if (abandoned_.read()) return false;
     error_ = std::move(error);
     status_.store(status, std::memory_order_release);
     waiters_.wake_all(woken);
   }
   resume_all(std::move(woken));
+  return true;
+}
+
+bool FutureBase::abandon() noexcept {
+  if (status() == Status::pending) {
+    const Locked locked{lock_};
+    if (!mutant::kAbandonedUntold) abandoned_.write(true);
+    if (status_.load(std::memory_order_relaxed) == Status::pending) return false;
+  }
+  error_ = nullptr;
+  return true;
 }
 
 FutureBase::Status FutureBase::take() {
@@ -55,19 +67,30 @@ void FutureBase::run_child_in_place(Fiber& self) {
 
 // A failure fails the nursery, too.
 void FutureBase::child_failed(Fiber& child, std::exception_ptr error) noexcept {
-  settle(Status::error, error);
+  static_cast<void>(settle(Status::error, error));
   static_cast<Home&>(nursery()).child_failed(child, std::move(error));
 }
 
 // Our own cancel goes no further.
 void FutureBase::child_cancelled() noexcept {
-  settle(Status::cancelled);
+  static_cast<void>(settle(Status::cancelled));
   if (nursery().cancelled()) static_cast<Home&>(nursery()).child_cancelled();
 }
 
 void FutureBase::children_ended(std::size_t count) noexcept {
+  Home& home = nursery();
+  child_ended();
+  home.children_ended(count);
+}
+
+bool FutureBase::children_ended_for_owner(std::size_t count) noexcept {
+  if (!static_cast<Home&>(nursery()).children_ended_for_owner(count)) return false;
+  child_ended();
+  return true;
+}
+
+void FutureBase::child_ended() noexcept {
   if (!mutant::kFutureKeepsDeadScope) detach();  // the future may outlive the nursery
-  static_cast<Home&>(nursery()).children_ended(count);
   let_go();
 }
 

@@ -136,12 +136,12 @@ void Nursery::children_ended(std::size_t count) noexcept {
 
 // Fork-join costs a few nanoseconds because of this: a child that nobody has started yet is called
 // on our own stack. Sound, because we could not go on before it ends anyway. True: that was all.
-bool Nursery::run_own_children() noexcept {
+bool Nursery::run_own_children(Fiber& self) noexcept {
   for (;;) {
     if (spawned_ == 0 && word_.is_untouched()) return true;
     Fiber* const child = io().adopt(*this, Departure::park);
     if (!child) return false;
-    run_in_place(owner_, *child);
+    run_in_place(self, *child);
     spawned_ = spawned_ - 1;
   }
 }
@@ -221,7 +221,7 @@ class Nursery::Slot final : public Waitable {
 };
 
 Nursery::Nursery(Fiber& owner, NurseryOptions options)
-    : Home(owner.scope), owner_(owner), name_(std::move(options.name)) {
+    : Home(owner.scope, &owner), io_(*owner.io), name_(std::move(options.name)) {
   const bool plain = options.on_error == ErrorPolicy::fail_fast && !options.on_suppressed &&
                      options.max_live == 0 && options.max_spawns == 0 &&
                      options.migration == Migration::free;

@@ -136,10 +136,9 @@ void ChannelCore::last_receiver_gone() noexcept {
 }
 
 void ChannelCore::release() noexcept {
-  // acq_rel: who destroys sees what the other side did.
   const auto order =
       mutant::kReleaseRelaxed ? std::memory_order_relaxed : std::memory_order_acq_rel;
-  if (keepers_.fetch_sub(1, order) == 1) kind_.destroy(*this);
+  if (keepers_.drop(order)) kind_.destroy(*this);
 }
 
 // ── the other side's end ────────────────────────────────────────────────────────────────────────
@@ -149,7 +148,7 @@ void ChannelCore::release() noexcept {
 bool PeerGone::gone_locked() const noexcept {
   if (side_ == Side::senders) return core_->closed_.read();
   if (mutant::kGoneBeforeHangUp)
-    return core_->receivers_alive_.load(std::memory_order_acquire) == 0;
+    return core_->receivers_alive_.count() == 0;
   return core_->hung_up_.read();
 }
 
@@ -166,7 +165,7 @@ WaitReason ChannelOp::reason_of(std::string_view verb, Peers peers) const noexce
           .name = core_->name(),
           .object = core_,
           .peer = peers == Peers::senders ? "sender" : "receiver",
-          .peers_alive = alive.load(std::memory_order_relaxed)};
+          .peers_alive = alive.count()};
 }
 
 bool PeerGone::publish() noexcept {

@@ -78,14 +78,14 @@ TEST(StackPages, AHotStackKeepsItsPages) {
 TEST(StackPages, ASampledDeepStackHandsItsDeepPagesBack) {
   StackPool pool(kKeep);
   Stack* const stack = pool.take();
-  for (int i = 0; i < 2000; ++i) {
+  for (int i = 0; i < 5000; ++i) {
     touch(*stack, 200 * kKiB);
     pool.give(*stack);
     ASSERT_EQ(pool.take(), stack);
   }
   const StackStatistics now = pool.statistics();
   EXPECT_GE(now.high_water.samples, 2U);
-  EXPECT_LE(now.high_water.samples, kAsan ? 200U : 4U) << "a look costs more than many gives";
+  EXPECT_LE(now.high_water.samples, kAsan ? 200U : 3U) << "a look costs more than many gives";
   EXPECT_GE(now.high_water.bytes_max, 200 * kKiB);
   EXPECT_GE(now.hand_backs, 1U);
   pool.give(*stack);
@@ -101,7 +101,7 @@ TEST(StackPages, DeepPagesOfIdleStacksGoBack) {
   const auto deep = std::count_if(looked_at.begin(), looked_at.end(), [](const Stack* stack) {
     return pages_in_memory(*stack) * kPage > 40 * kKiB;
   });
-  EXPECT_LE(deep, 128) << "only what the cache keeps hot";
+  EXPECT_LT(deep, 128 + 256) << "only what the cache keeps hot, and what is too few for a look";
   EXPECT_GE(pages_in_memory(*looked_at[0]) * kPage, 28 * kKiB) << "the upper part stays warm";
 }
 

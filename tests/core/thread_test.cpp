@@ -147,12 +147,11 @@ TEST(Thread, UseOutsideAnEngineSaysWhatToDo) {
 
 class Lonely final : public Home {
  public:
-  Lonely() : Home(nullptr) {}
+  Lonely() : Home(nullptr, nullptr) {}
   void child_failed(Fiber&, std::exception_ptr) noexcept override {}
   void child_cancelled() noexcept override {}
   void children_ended(std::size_t) noexcept override {}
   [[nodiscard]] std::string_view name() const noexcept override { return "lonely"; }
-  [[nodiscard]] const Fiber* owner() const noexcept override { return nullptr; }
   [[nodiscard]] NurseryState state() const noexcept override { return NurseryState::open; }
 };
 

@@ -20,6 +20,10 @@ else()
     set(source_of_weft -D CMAKE_PREFIX_PATH=${prefix})
   else()
     set(source_of_weft -D WEFT_SOURCE=${weft_source})
+    # As many projects build all that is theirs.
+    if(NOT flags MATCHES "-fsanitize" AND NOT compiler MATCHES "clang")
+      string(APPEND flags " -flto=auto -fvisibility=hidden")
+    endif()
   endif()
   run(${CMAKE_COMMAND} -G Ninja -S ${consumer} -B ${scratch} ${source_of_weft}
     -D CMAKE_CXX_COMPILER=${compiler}

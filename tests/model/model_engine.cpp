@@ -94,7 +94,7 @@ void ModelEngine::work() {
       grounds_[i].stack = reinterpret_cast<arch::Stack*>(&grounds_[i]);  // not a thread's own
       arch::make_context(fiber->context, fiber->strand, &run_fiber);
     }
-    switch_fibers(worker.base, *fiber, Departure::none);
+    switch_fibers(worker, worker.base, *fiber, Departure::none);
   }
   thread_slot() = nullptr;
 }

@@ -75,14 +75,13 @@ class ModelEngine : public Io {
   };
   class EngineHome final : public Home {
    public:
-    explicit EngineHome(ModelEngine& engine) : Home(nullptr), engine_(engine) {}
+    explicit EngineHome(ModelEngine& engine) : Home(nullptr, nullptr), engine_(engine) {}
     void child_failed(Fiber&, std::exception_ptr) noexcept override {
       check(false, "an exception left a fiber");
     }
     void child_cancelled() noexcept override {}
     void children_ended(std::size_t) noexcept override { engine_.fiber_ended(); }
     std::string_view name() const noexcept override { return "engine"; }
-    const Fiber* owner() const noexcept override { return nullptr; }
     NurseryState state() const noexcept override { return NurseryState::open; }
 
    private:

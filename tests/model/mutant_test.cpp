@@ -84,6 +84,7 @@ constexpr std::array kGuards{
     Guard{mutant::kSettledBeforeResult, "get against completion"},
     Guard{mutant::kFutureKeepsDeadScope, "future outlives its nursery"},
     Guard{mutant::kInPlaceUnderForeignScope, "future in a scope within"},
+    Guard{mutant::kAbandonedUntold, "future is dropped with its result"},
     Guard{mutant::kRaceDecidedApart, "race of two"},
     Guard{mutant::kRaceLoserRuns, "race against a waiter"},
     Guard{mutant::kGraceOutlivesTheEnd, "grace against the end state"},

@@ -522,6 +522,40 @@ void future_is_dropped(Scene& s) {
   check(s.runs() == 1, "the child is the nursery's");
 }
 
+// The result dies once, whoever comes last, and in the midst of a fiber: if in the child, then
+// before its closure does.
+void result_is_dropped(Scene& s) {
+  struct Closure {
+    explicit Closure(Scene& scene) noexcept : scene_(&scene) {}
+    Closure(Closure&& other) noexcept : scene_(std::exchange(other.scene_, nullptr)) {}
+    ~Closure() {
+      if (scene_) scene_->ended.fetch_add(1, std::memory_order_relaxed);
+    }
+
+    Scene* scene_;
+  };
+  struct Result {
+    Result(Scene& scene, Fiber& child) noexcept : scene_(&scene), child_(child) {}
+    Result(Result&& other) noexcept
+        : scene_(std::exchange(other.scene_, nullptr)), child_(other.child_) {}
+    ~Result() {
+      if (!scene_) return;
+      if (&Fiber::current() == &child_)
+        check(scene_->ended.load(std::memory_order_relaxed) == 0, "the child has ended");
+      scene_->count();
+    }
+
+    Scene* scene_;
+    Fiber& child_;
+  };
+  nursery([&s](Nursery& n) {
+    auto future = n.async([closure = Closure{s}] {
+      return Result{*closure.scene_, Fiber::current()};
+    });
+  });
+  check(s.runs() == 1, "it has died before the join");
+}
+
 // ── max_live ────────────────────────────────────────────────────────────────────────────────────
 
 // Alone in its nursery, if max_live is 1.
@@ -765,6 +799,7 @@ constexpr std::array kStructureModels{
     CoreModel{"future in a scope within", get_within},
     bounded("future outlives its nursery", on_two<future_outlives>),
     bounded("future is dropped", on_two<future_is_dropped>),
+    bounded("future is dropped with its result", on_two<result_is_dropped>),
     bounded("place is handed over", on_two<spawns_with_max_live>),
     CoreModel{"place against cancel", place_against_cancel},
     CoreModel{"grace against the end", grace_against_the_end},

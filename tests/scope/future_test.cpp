@@ -4,6 +4,7 @@
 #include <weft/core/frame_pool.hpp>
 #include <weft/engine.hpp>
 #include <weft/event.hpp>
+#include <weft/mutex.hpp>
 #include <weft/sim.hpp>
 #include <weft/this_fiber.hpp>
 #include <weft/time.hpp>
@@ -19,6 +20,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -141,6 +143,80 @@ TEST(Future, AFutureMayBeDroppedAndTheChildIsJoinedAllTheSame) {
       }));
     });
     EXPECT_TRUE(ran);
+  });
+}
+
+// A result that waits when it dies: for a mutex, which somebody may hold.
+class Reluctant {
+ public:
+  Reluctant(Mutex& mutex, int& dead) : mutex_(&mutex), dead_(dead) {}
+  Reluctant(Reluctant&& other) noexcept
+      : mutex_(std::exchange(other.mutex_, nullptr)), dead_(other.dead_) {}
+  ~Reluctant() {
+    if (!mutex_) return;
+    const std::scoped_lock locked{*mutex_};
+    ++dead_;
+  }
+
+ private:
+  Mutex* mutex_;
+  int& dead_;
+};
+
+// Regression: it died after the join, in the child, which had ended.
+TEST(Future, AResultThatNobodyWantsDiesBeforeTheJoin) {
+  everywhere([] {
+    Mutex mutex;
+    int dead = 0;
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < 20; ++i)
+        static_cast<void>(n.async([&, i] {
+          if (i % 2 == 0) this_fiber::yield();
+          return Reluctant{mutex, dead};
+        }));
+      for (int i = 0; i < 20; ++i) {
+        const Future<Reluctant> future = n.async([&] { return Reluctant{mutex, dead}; });
+        if (i % 2 == 0) this_fiber::yield();
+      }
+    });
+    EXPECT_EQ(dead, 40);
+  });
+}
+
+// Regression: the child had the owner in hand, who was to run next, and took it along.
+TEST(Future, AResultThatNobodyWantsMayWaitForTheOwner) {
+  on_workers({1U}, [] {
+    Mutex mutex;
+    int dead = 0;
+    nursery([&](Nursery& n) {
+      Event begun;
+      mutex.lock();
+      static_cast<void>(n.async([&] {
+        begun.set();
+        return Reluctant{mutex, dead};
+      }));
+      begun.wait();
+      EXPECT_EQ(dead, 0);
+      mutex.unlock();
+    });
+    EXPECT_EQ(dead, 1);
+  });
+}
+
+// What it threw likewise: nobody but the nursery has it then.
+TEST(Future, AnErrorThatNobodyWantsIsTheNurserys) {
+  everywhere([] {
+    const auto counted = std::make_shared<int>(0);
+    struct Error : std::exception {
+      explicit Error(std::shared_ptr<int> of) : kept(std::move(of)) {}
+      std::shared_ptr<int> kept;
+    };
+    EXPECT_THROW(nursery([&](Nursery& n) {
+                   static_cast<void>(n.async([counted]() -> int { throw Error{counted}; }));
+                   this_fiber::yield();
+                 }),
+                 Error);
+    EXPECT_EQ(counted.use_count(), 1);
   });
 }
 

@@ -30,9 +30,17 @@ struct Arrival {
 
 using Entry = void (*)(void* who, std::uintptr_t how);
 
+// The first instruction of every fiber.
+extern "C" void weft_context_entry();
+
 // Prepares `context` to call `entry(who, how)` on the stack that ends at `top` (16-byte aligned).
 // `entry` never returns. A backtrace ends there.
-void make_context(Context& context, void* top, Entry entry) noexcept;
+inline void make_context(Context& context, void* top, Entry entry) noexcept {
+  auto** slot = static_cast<void**>(top) - 2;  // keeps the stack 16-byte aligned at the call
+  slot[0] = reinterpret_cast<void*>(entry);
+  slot[1] = nullptr;
+  context = {slot, nullptr, reinterpret_cast<void*>(&weft_context_entry)};
+}
 
 // Whether returns of the calling thread are checked against a shadow stack, which a switch would
 // leave behind. No operation on processors and in threads without one.

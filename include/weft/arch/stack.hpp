@@ -226,6 +226,7 @@ class StackPool {
 
   // Guarded by lock_, which is never held over a system call.
   mutable Lock lock_;
+  StackChain returned_;  // idle, too, but nobody has looked at one of them yet
   StackChain idle_;
   StackCache* caches_ = nullptr;
   HighWater high_water_;

@@ -10,17 +10,18 @@
 //            the favoured, who comes millions of times, only promises one to the compiler, and the
 //            other, who comes rarely, pays for both with a barrier that reaches every core.
 // Rejected:  a favour for whoever comes first: an object that goes from one worker to another when
-//            it has been made is the common case, and ending a favour costs as much as a thousand
-//            locks. Counting in each lock who comes how often: it would need a second cache line;
-//            who looks at every 16th lock that it takes meets those again that it takes most.
-//            Saying "inside" in the lock: one who hesitates at the door of a lock that favours
-//            another by now would write over what that one says.
+//            it has been made is the common case, and ending a favour costs as much as thousands
+//            of locks. Counting in each lock who comes how often: it would need a second cache
+//            line; who looks at every so many-th lock that it takes meets those again that it
+//            takes most. Saying "inside" in the lock: one who hesitates at the door of a lock that
+//            favours another by now would write over what that one says.
 #pragma once
 
 #include <weft/base/chaos.hpp>
 #include <weft/base/kept_lock.hpp>
 #include <weft/base/mutant.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -28,14 +29,17 @@
 
 namespace weft {
 
-// Where one says which lock it has entered as the favoured one.
+// Where one says which lock it has entered as the favoured one, and is told of favours that were
+// ended.
 template <class Sync>
 struct alignas(64) LockSeat {
   typename Sync::template Atomic<const void*> inside{nullptr};
+  typename Sync::template Atomic<std::uint32_t> ended{0};
+  typename Sync::template Atomic<bool> taken{false};  // see LockMark
 };
 
-// By mark. A seat is for ever, and so anybody may look whether it is empty. Visible: a program and
-// a shared library must look at the same.
+// By mark. A seat is for ever, and so anybody may look whether it is empty. Visible, as Sync is: a
+// program and a shared library must look at the same.
 inline constexpr std::uint16_t kLockMarks = 1024;
 template <class Sync>
 [[gnu::visibility("default")]] inline constinit std::array<LockSeat<Sync>, kLockMarks> lock_seats{};
@@ -46,20 +50,22 @@ template <class Sync>
 class LockTaker {
  public:
   static constexpr std::uint16_t kUnmarked = 0;
-  static constexpr std::uint32_t kLookFirst = 16;  // a look at each so many-th lock
-  static constexpr std::uint32_t kLookLast = kLookFirst << 12;  // the same, after regrets
+  // It looks at each so many-th lock, and more rarely when favours have not turned out well.
+  static constexpr std::uint32_t kLookMost = 4;
+  static constexpr std::uint32_t kLookLeast = kLookMost << 14;
 
   LockTaker() = default;
   // `mark`: below kLockMarks, and nobody else's. `look_every`: for models.
-  explicit LockTaker(std::uint16_t mark, std::uint32_t look_every = kLookFirst) noexcept {
+  explicit LockTaker(std::uint16_t mark, std::uint32_t look_every = kLookMost) noexcept {
     set_mark(mark, look_every);
   }
-  void set_mark(std::uint16_t mark, std::uint32_t look_every = kLookFirst) noexcept {
+  void set_mark(std::uint16_t mark, std::uint32_t look_every = kLookMost) noexcept {
     if (mark == kUnmarked) return;
     mark_ = mark;
     favoured_ = mark | kFavoured;
     until_look_ = look_every_ = look_every;
     seat_ = &lock_seats<Sync>[mark];
+    ended_ = seat_->ended.load(std::memory_order_relaxed);
   }
   [[nodiscard]] std::uint16_t mark() const noexcept { return mark_; }
 
@@ -68,18 +74,24 @@ class LockTaker {
   friend class BiasedLock;
   static constexpr std::uint16_t kFavoured = 0x8000;
   static constexpr std::uint16_t kNever = 0xffff;
-  static constexpr std::uint32_t kCalm = 256;  // looks without a regret: it may look more often
+  // So many looks without a regret, and it looks more often again: about as many locks as the end
+  // of a favour costs.
+  static constexpr std::uint32_t kCalm = 4096;
 
   // A favour that was ended was not worth its price: wait longer for the next.
   void regret() noexcept {
-    if (look_every_ < kLookLast) look_every_ *= 4;
+    if (look_every_ < kLookLeast) look_every_ *= 4;
     calm_ = 0;
   }
   void choose_next_look() noexcept {
+    for (const std::uint32_t now = seat_->ended.load(std::memory_order_relaxed); ended_ != now;
+         ++ended_)
+      regret();
+    if (++calm_ == kCalm) {
+      calm_ = 0;
+      if (look_every_ > kLookMost) look_every_ = std::max(look_every_ / 4, kLookMost);
+    }
     until_look_ = look_every_;
-    if (++calm_ < kCalm) return;
-    calm_ = 0;
-    if (look_every_ > kLookFirst) look_every_ /= 4;
   }
 
   std::uint16_t mark_ = kUnmarked;
@@ -87,6 +99,7 @@ class LockTaker {
   std::uint32_t until_look_ = UINT32_MAX;
   std::uint32_t look_every_ = UINT32_MAX;
   std::uint32_t calm_ = 0;
+  std::uint32_t ended_ = 0;  // favours of ours, as far as we know
   LockSeat<Sync>* seat_ = &lock_seats<Sync>[kUnmarked];  // the unmarked have one that stays empty
 };
 
@@ -113,11 +126,10 @@ class BiasedLock : private KeptLock<Sync> {
   }
 
  private:
-  // favour_: somebody's mark, and what that one is to the lock: met once, favoured, or no more.
+  // favour_: somebody's mark, who was met once or is favoured.
   static constexpr std::uint16_t kNobody = 0;
   static constexpr std::uint16_t kFavoured = Taker::kFavoured;
-  static constexpr std::uint16_t kNoMore = 0x4000;
-  static_assert(kLockMarks <= kNoMore);
+  static_assert(kLockMarks < kFavoured - 1);  // kNever is nobody's
   static constexpr unsigned kSpins = 1000;  // then its thread has lost its core
 
   [[nodiscard, gnu::always_inline]] bool favours(const Taker& me) const noexcept {
@@ -137,18 +149,15 @@ class BiasedLock : private KeptLock<Sync> {
     return false;
   }
 
-  // By who holds the KeptLock. `seen` is another's, or tells us that we are favoured no more.
+  // By who holds the KeptLock. `seen` is another's, or says that we are favoured and did not enter.
   [[gnu::cold, gnu::noinline]] void end_favour(Taker& me, std::uint16_t seen) noexcept {
-    if (seen & kNoMore) {
-      if (seen != (me.mark_ | kNoMore)) return;  // is left for that one to read
-      me.regret();
-    }
-    if (!(seen & kFavoured)) return favour_.store(kNobody, std::memory_order_relaxed);
-    const auto mark = static_cast<std::uint16_t>(seen & ~kFavoured);
-    favour_.store(mark | kNoMore, std::memory_order_relaxed);
+    favour_.store(kNobody, std::memory_order_relaxed);
+    if (!(seen & kFavoured) || seen == me.favoured_) return;  // our own: we are inside another
+    LockSeat<Sync>& favoured = lock_seats<Sync>[seen ^ kFavoured];
+    favoured.ended.fetch_add(1, std::memory_order_relaxed);
     me.regret();  // who meets another here will be met itself
     if (!mutant::kFavourEndsUnfenced) Sync::fence_everywhere();  // pairs with enter()
-    if (!mutant::kFavouredNotAwaited) await(lock_seats<Sync>[mark]);
+    if (!mutant::kFavouredNotAwaited) await(favoured);
   }
   void await(const LockSeat<Sync>& favoured) const noexcept {
     // acquire: pairs with unlock(), and with what the favoured one enters after that.

@@ -16,7 +16,8 @@ namespace weft::chaos {
 inline constexpr bool kBuilt = true;
 
 namespace detail {
-inline constinit Inspected<bool> on = false;  // turned on once, or never
+// Turned on once, or never, for the program and its shared libraries.
+[[gnu::visibility("default")]] inline constinit Inspected<bool> on = false;
 void hesitate() noexcept;
 bool decide(std::uint32_t one_in) noexcept;
 }  // namespace detail

@@ -48,7 +48,7 @@ class List {
     return static_cast<T*>(static_cast<const Node&>(element).after_);
   }
 
-  void push_back(T& element) noexcept {
+  [[gnu::always_inline]] void push_back(T& element) noexcept {
     Node& node = element;
     node.after_ = nullptr;
     if (empty()) {

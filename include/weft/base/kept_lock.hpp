@@ -30,6 +30,10 @@ class KeptLock {
     if (held_.exchange(1, std::memory_order_acquire) != 0) [[unlikely]] lock_contended();
   }
 
+  [[nodiscard]] bool try_lock() noexcept {
+    return held_.exchange(1, std::memory_order_acquire) == 0;
+  }
+
   void unlock() noexcept {
     held_.store(0, std::memory_order_release);
     Sync::fence_here();  // pairs with the sleeper's

@@ -149,6 +149,7 @@ inline constexpr Switch kLastWordOverlooked{163};
 inline constexpr Switch kCancelHintsLate{164};
 inline constexpr Switch kCancelLooksRelaxed{165};
 inline constexpr Switch kOwnerUntold{166};
+inline constexpr Switch kAbandonedUntold{167};
 inline constexpr Switch kFavouredEntersUnfenced{170};
 inline constexpr Switch kFavourEndsUnfenced{171};
 inline constexpr Switch kFavourUnchecked{172};
@@ -410,6 +411,8 @@ inline constexpr std::array kMutants{
            "explorer: the fiber parks with its scope cancelled"},
     Mutant{166, "kOwnerUntold", "the owner goes on with a child's end, and it is not counted",
            "explorer: deadlock"},
+    Mutant{167, "kAbandonedUntold", "a child is not told that nobody wants its result",
+           "explorer: a result dies in a fiber that has ended"},
     Mutant{170, "kFavouredEntersUnfenced", "who is favoured by a lock enters it without a fence",
            "explorer: race"},
     Mutant{171, "kFavourEndsUnfenced", "a favour is ended without the fence for both",

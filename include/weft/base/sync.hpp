@@ -22,7 +22,8 @@ namespace weft {
 
 #if !defined(WEFT_MODEL)
 
-struct StdSync {
+// Visible: what is made of it is one thing in the program and its shared libraries.
+struct [[gnu::visibility("default")]] StdSync {
   template <class T>
   using Atomic = std::atomic<T>;
 

@@ -56,7 +56,7 @@ enum class Shield : bool { absent, present };
 // The fibers that a canceller has to wake, or some of them.
 struct Roll {
   List<Strand> strands;
-  Lock lock;  // protects it
+  Sync::KeptLock lock;  // protects it; held by who keeps the scope, or its parent's
 };
 
 struct StopHook;  // carries a cancellation to a std::stop_source
@@ -99,7 +99,7 @@ class CancelScope : public ListNode<CancelScope> {
   // The same, for a fiber that nobody has to find, because it is not going to park: remembers the
   // answer until somebody, anywhere, cancels anything, so that a million spawns do not climb the
   // tree a million times.
-  [[nodiscard]] bool cancelled_by_now() noexcept {
+  [[nodiscard, gnu::always_inline]] bool cancelled_by_now() noexcept {
     // acquire: pairs with cancel(); who sees the new epoch sees the flag.
     const std::uint32_t now = epoch.load(std::memory_order_acquire);
     return now != clear_at_.load(std::memory_order_relaxed) && look_again(now);
@@ -142,8 +142,9 @@ class CancelScope : public ListNode<CancelScope> {
   void remove(Strand& strand) noexcept;
   bool look_again(std::uint32_t now) noexcept;
 
-  // Counts cancellations in the whole process. Read at every first run, written only by cancel().
-  static constinit inline Atomic<std::uint32_t> epoch{0};
+  // Counts cancellations in the whole process, and so is visible to all its shared libraries. Read
+  // at every first run, written only by cancel().
+  [[gnu::visibility("default")]] static constinit inline Atomic<std::uint32_t> epoch{0};
 
   // Fork-join makes a scope per call: this is laid out to be made with few stores.
   CancelScope* const parent_;
@@ -181,7 +182,8 @@ class TimedScope final : public CancelScope, private Timer {
 // The scope fibers are spawned in. Told once about each of them, after its closure is destroyed.
 class Home : public CancelScope {
  public:
-  using CancelScope::CancelScope;
+  // `owner`: the fiber whose block this is; null: the engine's root.
+  Home(CancelScope* parent, const Fiber* owner) noexcept : CancelScope(parent), owner_(owner) {}
 
   // A child's closure threw something other than Cancelled.
   virtual void child_failed(Fiber& child, std::exception_ptr error) noexcept = 0;
@@ -191,21 +193,20 @@ class Home : public CancelScope {
   virtual void children_ended(std::size_t count) noexcept = 0;
   // The same, by who has the owner in hand: it will run next, on this thread, in the midst of its
   // block. False: not told.
-  [[nodiscard]] virtual bool children_ended_for_owner(std::size_t count) noexcept {
-    static_cast<void>(count);
-    return false;
-  }
+  [[nodiscard]] virtual bool children_ended_for_owner(std::size_t count) noexcept;
   // The root's spawn(): one more child, on behalf of one that lives. False: takes none this way.
   [[nodiscard]] virtual bool child_added() noexcept { return false; }
   // Whose child it is: a home of one child answers with the home that it stands in front of.
   [[nodiscard]] virtual const Home& family() const noexcept { return *this; }
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  // The fiber whose block this is; null: the engine's root.
-  [[nodiscard]] virtual const Fiber* owner() const noexcept = 0;
+  [[nodiscard]] const Fiber* owner() const noexcept { return owner_; }
   [[nodiscard]] virtual NurseryState state() const noexcept = 0;
 
  protected:
   ~Home() = default;
+
+ private:
+  const Fiber* const owner_;
 };
 
 // Runs the calling fiber inside `scope` until destroyed. Scopes nest like the blocks they mirror.

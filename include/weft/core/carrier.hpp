@@ -33,6 +33,9 @@ struct Carrier {
     return *static_cast<Carrier*>(slot);
   }
 
+  // The same, where a fiber of an engine runs.
+  [[gnu::always_inline]] static Carrier& of_engine() noexcept { return *if_any(); }
+
  private:
   [[gnu::cold, gnu::noinline]] static Carrier& enlist_thread() noexcept;
 };

@@ -84,13 +84,12 @@ struct ClosureOf {
 
 // A new fiber of `io` in `home`, RUNNABLE but not yet started. Allocates nothing in the steady
 // state, unless F is larger than a large frame. If F's move throws, the frame is given back. `site`
-// is remembered if it is the first for this F.
+// is remembered if it is the first for this F. By who runs `here`.
 template <class F>
-Fiber& make_fiber(Io& io, Home& home, F&& callable, Site site) {
+Fiber& make_fiber(Carrier& here, Io& io, Home& home, F&& callable, Site site) {
   using Stored = std::decay_t<F>;
   constexpr FrameSize kSize = kFits<Stored> && sizeof(Stored) > kRoomBytes[0] ? FrameSize::large
                                                                               : FrameSize::small;
-  Carrier& here = Carrier::here();
   Fiber* frame = &here.frames.take(kSize);
   if (Locals* const locals = here.current->strand->locals) [[unlikely]]
     frame = &make_heir(here, *frame, *locals);
@@ -106,7 +105,7 @@ Fiber& make_fiber(Io& io, Home& home, F&& callable, Site site) {
       construct();
     } catch (...) {
       disinherit(fiber);
-      here.frames.give(fiber);
+      Carrier::here().frames.give(fiber);  // where the callable's copy has left us
       throw;
     }
   }
@@ -117,6 +116,10 @@ Fiber& make_fiber(Io& io, Home& home, F&& callable, Site site) {
   fiber.word.mark_reborn();
   fiber.word.mark_runnable(Actor::spawner);
   return fiber;
+}
+template <class F>
+Fiber& make_fiber(Io& io, Home& home, F&& callable, Site site) {
+  return make_fiber(Carrier::here(), io, home, std::forward<F>(callable), site);
 }
 
 // What the closure owns may wait when it is destroyed, for a lock for example: a fiber like others.

@@ -101,7 +101,7 @@ class ControlWord {
   }
 
   // The verdict that ended the last wait. acquire: pairs with claim().
-  [[nodiscard]] Verdict verdict() const noexcept {
+  [[nodiscard, gnu::always_inline]] Verdict verdict() const noexcept {
     return Word::unpack(bits_.load(std::memory_order_acquire)).verdict;
   }
 
@@ -215,7 +215,7 @@ class ControlWord {
   };
 
   static constexpr std::uint64_t raw(Ticket t) noexcept { return static_cast<std::uint64_t>(t); }
-  [[nodiscard]] Word snapshot() const noexcept {
+  [[nodiscard, gnu::always_inline]] Word snapshot() const noexcept {
     return Word::unpack(bits_.load(std::memory_order_relaxed));
   }
 

@@ -52,10 +52,7 @@ class Io {
   // them that has just ended itself (`finish`). To the latter it may also hand home's owner, if
   // that one was woken and is the next to run. Null: wait like everybody else, or ask for a
   // successor.
-  virtual Fiber* adopt(CancelScope& home, Departure how) noexcept {
-    static_cast<void>(home), static_cast<void>(how);
-    return nullptr;
-  }
+  virtual Fiber* adopt(CancelScope& home, Departure how) noexcept;
 
   [[nodiscard]] virtual Instant now() const noexcept = 0;  // never a cancel point
   // now(), or a moment later, for less than a look at the clock: what time limits are counted from.

@@ -55,9 +55,10 @@ inline void stack_is_quiet([[maybe_unused]] Fiber& fiber) noexcept {
   }
 }
 
-// Leaves `from`, the running fiber, for `to`. Returns when somebody switches back.
-[[gnu::always_inline]] inline void switch_fibers(Fiber& from, Fiber& to, Departure how) noexcept {
-  Carrier& here = Carrier::here();
+// Leaves `from`, which runs on `here`, for `to`. Returns when somebody switches back, perhaps on
+// another thread.
+[[gnu::always_inline]] inline void switch_fibers(Carrier& here, Fiber& from, Fiber& to,
+                                                 Departure how) noexcept {
   here.current = &to;
   carry_exceptions(here, from, to);
   enter_stack(to);
@@ -74,8 +75,8 @@ inline void stack_is_quiet([[maybe_unused]] Fiber& fiber) noexcept {
 }
 
 // Leaves `from`, which has finished, for ever.
-[[noreturn]] inline void leave_for_ever(Fiber& from, Fiber& to) noexcept {
-  Carrier& here = Carrier::here();
+[[noreturn, gnu::always_inline]] inline void leave_for_ever(Fiber& from, Fiber& to) noexcept {
+  Carrier& here = Carrier::of_engine();
   here.current = &to;
   carry_exceptions(here, from, to);
   enter_stack(to);

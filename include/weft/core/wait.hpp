@@ -38,11 +38,8 @@ inline void wait(Waitable& only) {
   Waitable* const arms[] = {&only};
   wait(std::span<Waitable* const>{arms});
 }
-// False: cancelled.
-[[nodiscard]] inline bool wait(Waitable& only, no_throw_t) {
-  Waitable* const arms[] = {&only};
-  return wait(std::span<Waitable* const>{arms}, no_throw).has_value();
-}
+// False: cancelled. Switches in the caller's frame, see park_on().
+[[nodiscard]] bool wait(Waitable& only, no_throw_t);
 inline void wait_shielded(Waitable& only) {
   Waitable* const arms[] = {&only};
   wait_shielded(std::span<Waitable* const>{arms});
@@ -58,10 +55,10 @@ struct Ending {
 
 // PARKING, published: away from here until somebody ends the wait. True: as most are ended, an arm
 // has won, and its waker is done. Else end_of_wait() tells.
-[[nodiscard, gnu::always_inline]] inline bool switch_away(Fiber& self) noexcept {
+[[nodiscard, gnu::always_inline]] inline bool switch_away(Carrier& here, Fiber& self) noexcept {
   Fiber& next = self.io->successor(self, Departure::park);
   if (&next == &self) [[unlikely]] return false;
-  switch_fibers(self, next, Departure::park);
+  switch_fibers(here, self, next, Departure::park);
   return (self.traits & kLatched) == 0 && self.word.verdict().is_arm();
 }
 
@@ -73,6 +70,8 @@ struct Ending {
 
 // Looks at our scope: throws Cancelled if it is cancelled, unless an exception is unwinding.
 void attend(Fiber& self);
+// The same for who is told instead. False: cancelled.
+[[nodiscard]] bool attend(Fiber& self, no_throw_t) noexcept;
 
 // A fused wait is over, and no arm has won: throws what says why. If it returns, try again.
 [[gnu::cold]] void after_wait(Fiber& self, Verdict verdict);
@@ -82,12 +81,33 @@ void attend(Fiber& self);
   if (self.attention.load(std::memory_order_relaxed) != 0) [[unlikely]] attend(self);
 }
 
-// The same, for an operation that may complete without parking: then our scope need not know us.
-[[gnu::always_inline]] inline void glance(Fiber& self) {
+// Operations that may complete without parking: nobody needs to find us, so our scope need not know
+// us. False: attend to what there is.
+[[nodiscard, gnu::always_inline]] inline bool is_undisturbed(const Fiber& self) noexcept {
   const std::uint16_t attention = self.attention.load(std::memory_order_relaxed);
-  if (attention == 0) [[likely]] return;
-  if (attention == kAttendToEnrol && !(self.scope && self.scope->cancelled_by_now())) return;
-  attend(self);
+  if (attention == 0) [[likely]] return true;
+  return attention == kAttendToEnrol && !(self.scope && self.scope->cancelled_by_now());
+}
+// Their cancel point.
+[[gnu::always_inline]] inline void glance(Fiber& self) {
+  if (!is_undisturbed(self)) [[unlikely]] attend(self);
+}
+// The same for the running fiber, by who goes on to use its carrier: that may be another after it.
+[[gnu::noinline]] Carrier& carrier_after_attending(Fiber& self);
+[[gnu::always_inline]] inline Carrier& glance_here() {
+  Carrier& here = Carrier::here();
+  Fiber& self = *here.current;
+  if (is_undisturbed(self)) [[likely]] return here;
+  return carrier_after_attending(self);
+}
+// The same, by who may know that it is going to park: then enrolling comes first.
+template <class MayComplete>
+[[gnu::always_inline]] inline Carrier& glance_here(MayComplete may_complete) {
+  Carrier& here = Carrier::here();
+  Fiber& self = *here.current;
+  if (self.attention.load(std::memory_order_relaxed) == 0) [[likely]] return here;
+  if (may_complete() && is_undisturbed(self)) return here;
+  return carrier_after_attending(self);
 }
 
 // Enrolled, and nobody wants anything of us; but a turn that is over ends by parking, too.
@@ -104,9 +124,8 @@ inline constexpr std::uint16_t kTurns = kAttendTurn | kAttendPreempt;
 // findable. Returns with the lock released: true, the arm has won; false, try again, after another
 // glance(). Cancel point, unless it is shielded: then nothing but the arm, or a deadlock, ends it.
 template <Nudges kNudges = Nudges::heed, class AnyLock>
-[[gnu::always_inline]] inline bool park_on(Fiber& self, Waitable& arm, AnyLock& lock,
+[[gnu::always_inline]] inline bool park_on(Carrier& here, Fiber& self, Waitable& arm, AnyLock& lock,
                                            WaitList& list) {
-  const Carrier& here = Carrier::here();
   if constexpr (kNudges == Nudges::heed) {
     // No cancellation is raised while an exception unwinds: such a wait is as good as shielded.
     if (here.exceptions->uncaught != 0) [[unlikely]] {
@@ -131,7 +150,12 @@ template <Nudges kNudges = Nudges::heed, class AnyLock>
   }
   list.link(arm);
   lock.unlock();
-  return switch_away(self) || settle_park(self, arm);
+  return switch_away(here, self) || settle_park(self, arm);
+}
+template <Nudges kNudges = Nudges::heed, class AnyLock>
+[[gnu::always_inline]] inline bool park_on(Fiber& self, Waitable& arm, AnyLock& lock,
+                                           WaitList& list) {
+  return park_on<kNudges>(Carrier::here(), self, arm, lock, list);
 }
 
 // The arms of one wait, findable from all() until withdraw(). RAII: whatever happens in between,
@@ -179,10 +203,10 @@ class Published {
 // checkpoint. The index of the one that has won. Cancel point.
 [[gnu::always_inline]] inline std::size_t wait_fused(Fiber& self,
                                                      std::span<Waitable* const> arms) {
-  const Carrier& here = Carrier::here();
+  Carrier& here = Carrier::here();
   if (here.exceptions->uncaught == 0 && is_calm(self)) [[likely]] {
     Published published{arms, self, self.word.begin_park(Nudges::heed), here.coarse_now};
-    if (published.all() && switch_away(self)) [[likely]] {
+    if (published.all() && switch_away(here, self)) [[likely]] {
       const std::size_t won = self.word.verdict().arm();
       published.withdraw(won);
       return won;
@@ -199,6 +223,32 @@ class Published {
 [[gnu::always_inline]] inline void wait_fused(Fiber& self, Waitable& arm) {
   Waitable* const arms[] = {&arm};
   wait_fused(self, arms);
+}
+
+// The same for who is told of cancellation: also this switch is in the caller's frame.
+[[gnu::always_inline]] inline bool wait(Waitable& only, no_throw_t) {
+  Fiber& self = Fiber::current();
+  Waitable* const arms[] = {&only};
+  const bool shielded = !self.scope || Carrier::here().exceptions->uncaught != 0;
+  if (!shielded) [[likely]] {
+    const bool nudged = self.attention.load(std::memory_order_relaxed) != 0;
+    if (nudged && !attend(self, no_throw)) [[unlikely]] return false;
+    if (only.try_complete()) return true;
+    if (is_calm(self)) [[likely]] {
+      Carrier& here = Carrier::here();
+      Published published{arms, self, self.word.begin_park(Nudges::heed), here.coarse_now};
+      if (published.all() && switch_away(here, self)) [[likely]] {
+        published.withdraw(0);
+        return true;
+      }
+      const auto [verdict, waker_is_done] = end_of_wait(self);
+      const bool won = verdict.is_arm();
+      if (published.withdraw(won && waker_is_done ? 0 : Verdict::kArmsMax) || won) return true;
+      if (verdict == Verdict::deadlock()) self.io->raise_deadlock();
+      if (verdict == Verdict::cancelled() && !attend(self, no_throw)) return false;
+    }
+  }
+  return wait(std::span<Waitable* const>{arms}, no_throw).has_value();
 }
 
 // A simulation lets others run first, if it so chooses.
@@ -221,7 +271,7 @@ inline void preemption_point() noexcept {
 // Lets the others run. Not a cancel point.
 [[gnu::always_inline]] inline void give_way(Fiber& self) noexcept {
   Fiber& next = self.io->successor(self, Departure::yield);
-  if (&next != &self) switch_fibers(self, next, Departure::yield);
+  if (&next != &self) switch_fibers(Carrier::here(), self, next, Departure::yield);
 }
 
 }  // namespace weft

@@ -93,7 +93,7 @@ inline KernelOwned* Waitable::kernel_owned() noexcept {
 class WaitList {
  public:
   [[nodiscard]] bool empty() const noexcept { return waiters_.empty(); }
-  void link(Waitable& waiter) noexcept { waiters_.push_back(waiter); }
+  [[gnu::always_inline]] void link(Waitable& waiter) noexcept { waiters_.push_back(waiter); }
   void unlink(Waitable& waiter) noexcept { waiters_.remove(waiter); }
 
   // Ends the wait of the first waiter that nobody else has ended, and returns it: it stays where it

@@ -11,6 +11,7 @@
 //            would have to give it back).
 #pragma once
 
+#include <weft/base/keepers.hpp>
 #include <weft/core/arm.hpp>
 #include <weft/core/name.hpp>
 #include <weft/core/object_lock.hpp>
@@ -89,14 +90,13 @@ class ChannelCore {
   static void operator delete(void* at, std::align_val_t) noexcept;
 
   // ── counted ends ────────────────────────────────────────────────────────────────────────────
-  void add_sender() noexcept { senders_alive_.fetch_add(1, std::memory_order_relaxed); }
-  void add_receiver() noexcept { receivers_alive_.fetch_add(1, std::memory_order_relaxed); }
-  // acq_rel: the last one sees what the others did to the channel.
+  void add_sender() noexcept { senders_alive_.add(); }
+  void add_receiver() noexcept { receivers_alive_.add(); }
   void drop_sender() noexcept {
-    if (senders_alive_.fetch_sub(1, std::memory_order_acq_rel) == 1) last_sender_gone();
+    if (senders_alive_.drop()) last_sender_gone();
   }
   void drop_receiver() noexcept {
-    if (receivers_alive_.fetch_sub(1, std::memory_order_acq_rel) == 1) last_receiver_gone();
+    if (receivers_alive_.drop()) last_receiver_gone();
   }
 
   // ── the end ─────────────────────────────────────────────────────────────────────────────────
@@ -159,10 +159,9 @@ class ChannelCore {
   WaitList senders_;
   WaitList receivers_;
 
-  // The rest.
-  Atomic<std::uint32_t> senders_alive_{1};
-  Atomic<std::uint32_t> receivers_alive_{1};
-  Atomic<std::uint32_t> keepers_{2};  // all senders together, and all receivers
+  Keepers senders_alive_{1};
+  Keepers receivers_alive_{1};
+  Keepers keepers_{2};  // all senders together, and all receivers
   const std::uint32_t capacity_;
   const Kind& kind_;
   WaitList watch_senders_;            // for the last one's end, or close()
@@ -192,18 +191,20 @@ class ChannelState final : public ChannelCore {
   // nothing has happened, when an unbounded channel cannot grow.
   [[gnu::always_inline]] Sent send_now(Cell& from) {
     Fiber* woken = nullptr;
-    lock_.lock();
-    const Sent sent = offer_or_unlock(from, woken);
-    if (sent == Sent::full) return overflow(from);
-    lock_.unlock();
+    ObjectLockHere lock{lock_};
+    lock.lock();
+    const Sent sent = offer_or_unlock(from, woken, lock);
+    if (sent == Sent::full) return overflow(from, lock);
+    lock.unlock();
     finish(sent, woken);
     return sent;
   }
   [[gnu::always_inline]] Got recv_now(std::optional<Cell>& into) noexcept {
     Fiber* woken = nullptr;
-    lock_.lock();
+    ObjectLockHere lock{lock_};
+    lock.lock();
     const Got got = take(into, woken);
-    lock_.unlock();
+    lock.unlock();
     resume_one(woken);
     return got;
   }
@@ -237,35 +238,37 @@ class ChannelState final : public ChannelCore {
  private:
   // Pending: try again. No loop: compilers would move out of it what one attempt does not need.
   [[gnu::always_inline]] Fate attempt_send(Cell& from) {
-    Fiber& self = Fiber::current();
-    glance(self);
+    Carrier& here = glance_here();
+    Fiber& self = *here.current;
     Fiber* woken = nullptr;
-    lock_.lock();
-    const Sent sent = offer_or_unlock(from, woken);
+    ObjectLockHere lock{lock_, here};
+    lock.lock();
+    const Sent sent = offer_or_unlock(from, woken, lock);
     if (sent != Sent::full) {
-      lock_.unlock();
+      lock.unlock();
       finish(sent, woken);
       return sent == Sent::sent ? Fate::done : Fate::closed;
     }
     if (overflow_ != Overflow::block) [[unlikely]]
-      return overflow(from) == Sent::sent ? Fate::done : Fate::full;
+      return overflow(from, lock) == Sent::sent ? Fate::done : Fate::full;
     Send operation{this, from};
-    if (!park_on(self, operation, lock_, senders_)) [[unlikely]] return Fate::pending;
+    if (!park_on(here, self, operation, lock, senders_)) [[unlikely]] return Fate::pending;
     return operation.fate() == Fate::done ? Fate::done : Fate::closed;
   }
   [[gnu::always_inline]] Fate attempt_recv(std::optional<Cell>& into) {
-    Fiber& self = Fiber::current();
-    glance(self);
+    Carrier& here = glance_here([&] { return may_recv(); });
+    Fiber& self = *here.current;
     Fiber* woken = nullptr;
-    lock_.lock();
+    ObjectLockHere lock{lock_, here};
+    lock.lock();
     const Got got = take(into, woken);
     if (got != Got::empty) {
-      lock_.unlock();
+      lock.unlock();
       resume_one(woken);
       return got == Got::value ? Fate::done : Fate::closed;
     }
     Recv operation{this, into};
-    if (!park_on(self, operation, lock_, receivers_)) [[unlikely]] return Fate::pending;
+    if (!park_on(here, self, operation, lock, receivers_)) [[unlikely]] return Fate::pending;
     return operation.fate() == Fate::done ? Fate::done : Fate::closed;
   }
   [[gnu::noinline]] bool send_again(Cell& from) {
@@ -330,14 +333,14 @@ class ChannelState final : public ChannelCore {
   }
 
   // S0 §5.1. Admission is linearized where it is decided, all of it under the lock:
-  [[gnu::always_inline]] Sent offer(Cell& from, Fiber*& woken) {
+  [[gnu::always_inline]] Sent offer(Cell& from, Fiber*& woken, ObjectLockHere& lock) {
     if (closed_.read()) [[unlikely]] return Sent::closed;
     if (!receivers_.empty() && !(mutant::kBufferBeforeReceiver && size_.read() < capacity_))
       if (Waitable* const waiting = receivers_.claim_first(woken)) {
         auto& receiver = static_cast<Recv&>(*waiting);  // admitted by this claim: hand-off
-        if (mutant::kValueMovedUnlocked) lock_.unlock();
+        if (mutant::kValueMovedUnlocked) lock.unlock();
         receiver.into_.emplace(std::move(from));
-        if (mutant::kValueMovedUnlocked) lock_.lock();
+        if (mutant::kValueMovedUnlocked) lock.lock();
         receiver.fate_.write(Fate::done);
         if (once_) [[unlikely]] closed_.write(true);
         return Sent::sent;
@@ -349,22 +352,22 @@ class ChannelState final : public ChannelCore {
     }
     return Sent::full;
   }
-  [[gnu::always_inline]] Sent offer_or_unlock(Cell& from, Fiber*& woken) {
+  [[gnu::always_inline]] Sent offer_or_unlock(Cell& from, Fiber*& woken, ObjectLockHere& lock) {
     try {
-      return offer(from, woken);
+      return offer(from, woken, lock);
     } catch (...) {
-      lock_.unlock();
+      lock.unlock();
       throw;
     }
   }
   // It was full. Releases the lock.
-  [[gnu::noinline]] Sent overflow(Cell& from) noexcept {
+  [[gnu::noinline]] Sent overflow(Cell& from, ObjectLockHere lock) noexcept {
     std::optional<Cell> dropped;
     if (overflow_ == Overflow::drop_old) {
       pop(dropped);
       push(from);  // admitted by the slot that this made free
     }
-    lock_.unlock();
+    lock.unlock();
     if (dropped) dispose(*dropped);
     return dropped ? Sent::sent : Sent::full;
   }
@@ -434,7 +437,8 @@ class ChannelState<Cell>::Send : public ChannelOp {
         (channel.receivers_.holds_another_than(this->fiber()) && !mutant::kPublishIgnoresPeer);
     if (mutant::kSelectMeetsItself && !can_complete && !channel.receivers_.empty()) {
       Fiber* woken = nullptr;
-      static_cast<void>(channel.offer(from_, woken));
+      ObjectLockHere lock{channel.lock_};
+      static_cast<void>(channel.offer(from_, woken, lock));
       return true;
     }
     // Admitted by being in the list of an open channel: parked.

@@ -143,28 +143,40 @@ class ReadyQueue {
 
  private:
   static constexpr std::size_t kSlots = 2048;
-  static constexpr std::uint64_t kFrameAhead = 3;
 
-  // A thousand fibers that take turns miss the cache on every frame and stack: fetch the frame of
-  // three turns ahead and the stack of the next.
+  // How many turns before its own a fiber's lines are fetched: frames first, which tell where the
+  // stacks are. Those that come from memory take longer than a turn or two.
+  struct Ahead {
+    std::uint64_t frame;
+    std::uint64_t stack;
+  };
+  static constexpr Ahead kWarm{3, 1};
+  static constexpr Ahead kCold{8, 4};
+
+  // A thousand fibers that take turns miss the cache on every frame and stack; more than a thousand
+  // miss it on each line that they are going to touch: let those trips be made at the same time.
   void prefetch(std::uint64_t first) const noexcept {
-    if (last_ - first <= kFrameAhead) return;
-    __builtin_prefetch(slots_[(first + kFrameAhead) % kSlots]);
-    const Fiber& soon = *slots_[(first + 1) % kSlots];
-    __builtin_prefetch(soon.context.stack_pointer);
-    if (first < cold_before_) [[unlikely]] {
-      __builtin_prefetch(&slots_[(first + kFrameAhead) % kSlots]->closure);
-      prefetch_all(soon);
+    const std::uint64_t waiting = last_ - first;
+    if (waiting <= kWarm.frame) return;
+    if (first < cold_before_ && waiting > kCold.frame) [[unlikely]] {
+      const Fiber& far = at(first + kCold.frame);
+      __builtin_prefetch(&far);
+      __builtin_prefetch(&far.closure);
+      return prefetch_stack(at(first + kCold.stack));
     }
+    __builtin_prefetch(&at(first + kWarm.frame));
+    __builtin_prefetch(at(first + kWarm.stack).context.stack_pointer);
   }
-  // Each line it is going to touch costs a trip to memory: let them be made at the same time.
-  static void prefetch_all(const Fiber& soon) noexcept {
+  [[nodiscard]] const Fiber& at(std::uint64_t position) const noexcept {
+    return *slots_[position % kSlots];
+  }
+  static void prefetch_stack(const Fiber& soon) noexcept {
     // A number, not a pointer: one who has not started yet has no stack.
-    const auto at = reinterpret_cast<std::uintptr_t>(soon.context.stack_pointer);
+    const auto pointer = reinterpret_cast<std::uintptr_t>(soon.context.stack_pointer);
     constexpr std::uintptr_t kLine = 64;
-    // From what its wait is going to call, down to where the wait began.
-    for (std::uintptr_t i = 0; i < 8; ++i)
-      __builtin_prefetch(reinterpret_cast<const void*>(at - 2 * kLine + i * kLine), 1);
+    // From what its wait is going to call, down to where the fiber began.
+    for (std::uintptr_t i = 0; i < 10; ++i)
+      __builtin_prefetch(reinterpret_cast<const void*>(pointer - 2 * kLine + i * kLine), 1);
   }
 
   [[gnu::cold, gnu::noinline]] void push_behind(Fiber& fiber) noexcept {

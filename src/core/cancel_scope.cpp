@@ -45,20 +45,33 @@ std::string_view to_string(CancelReason reason) noexcept {
 
 void CancelScope::cancel(CancelReason why) noexcept {
   Fired fired;
-  cancel(why, fired);
+  flag(why);
+  roll_.lock.lock();
+  // Those of a crowd that we have woken may run while we wake the rest.
+  while (!wake_some(fired)) {
+    roll_.lock.unlock();
+    resume_all(std::move(fired.woken));
+    roll_.lock.lock();
+  }
+  sweep(fired);
   resume_all(std::move(fired.woken));
   tell(fired.hooks);
 }
 
 void CancelScope::cancel(CancelReason why, Fired& fired) noexcept {
-  // release: pairs with cancelled(); who sees the flag sees what led to it. Before the sweep: a
-  // fiber that enrols behind our back finds it.
+  flag(why);
+  roll_.lock.lock();
+  sweep(fired);
+}
+
+// Before any fiber is looked for: one that enrols behind our back finds it.
+void CancelScope::flag(CancelReason why) noexcept {
+  // release: pairs with cancelled(); who sees the flag sees what led to it.
   std::uint8_t none = 0;
   reason_.compare_exchange_strong(none, static_cast<std::uint8_t>(why), std::memory_order_acq_rel,
                                   std::memory_order_relaxed);
   // release: pairs with cancelled_by_now(); who sees the new epoch sees the flag.
   epoch.fetch_add(1, std::memory_order_release);
-  sweep(fired);
 }
 
 void CancelScope::tell(StopHook* hooks) noexcept {
@@ -176,36 +189,51 @@ void CancelScope::wake_strands(Fired& fired) noexcept {
     if (!mutant::kStopHookUnkept) stop_->keepers.fetch_add(1, std::memory_order_relaxed);
     stop_->next = std::exchange(fired.hooks, stop_);
   }
-  wake(roll_, fired);
+  wake(fired, SIZE_MAX);
+}
+
+bool CancelScope::wake_some(Fired& fired) noexcept {
+#if defined(WEFT_MODEL)
+  constexpr std::size_t kAtOnce = 1;  // whatever comes in between is to be explored
+#else
+  constexpr std::size_t kAtOnce = 256;  // still in the cache when they are queued
+#endif
+  return wake(fired, kAtOnce);
+}
+
+// Of each roll `most` at most. True: that were all.
+bool CancelScope::wake(Fired& fired, std::size_t most) noexcept {
+  bool all = wake(roll_, fired, most);
   if (Rolls* const rolls = rolls_.load(std::memory_order_relaxed)) [[unlikely]]
     for (Roll& roll : rolls->all) {
       const Locked locked{roll.lock};
-      wake(roll, fired);
+      all = wake(roll, fired, most) && all;
     }
+  return all;
 }
 
 // Nobody is told twice: from now on, who looks finds the flag. So they leave the roll together, and
 // need not find their neighbours on other stacks when each goes its way.
-void CancelScope::wake(Roll& roll, Fired& fired) noexcept {
-  roll.strands.drain([&](Strand& strand, Strand* next) {
+bool CancelScope::wake(Roll& roll, Fired& fired, std::size_t most) noexcept {
+  const auto end_wait = [&](Strand& strand, Strand* next) {
     // Each lies on a stack of its own, which no cache knows if there are many: the next one's fiber
     // and the strand after it come while we are busy with this one.
     if (next) {
       __builtin_prefetch(&next->fiber, 1);
-      if (Strand* const second = roll.strands.after(*next)) __builtin_prefetch(second);
+      if (Strand* const second = roll.strands.after(*next)) __builtin_prefetch(second, 1);
     }
     Fiber& fiber = strand.fiber;
     if (fiber.word.cancel(fiber.attention) != Claim::owned) return;
     strand.enrolled = nullptr;  // it is ours until it is resumed: it need not come here to leave
     fired.woken.push_back(fiber);
-  });
+  };
+  return roll.strands.drain(end_wait, most);
 }
 
-// Down and up again without recursion. The locks of the whole path are held: a child detaches under
-// its parent's, so it cannot die under our feet.
+// With our lock held, and releases it. Down and up again without recursion. The locks of the whole
+// path are held: a child detaches under its parent's, so it cannot die under our feet.
 void CancelScope::sweep(Fired& fired) noexcept {
   CancelScope* scope = this;
-  scope->roll_.lock.lock();
   scope->wake_strands(fired);
   CancelScope* child = scope->children_.front();
   for (;;) {

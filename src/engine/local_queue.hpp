@@ -174,9 +174,11 @@ class ReadyQueue {
     // A number, not a pointer: one who has not started yet has no stack.
     const auto pointer = reinterpret_cast<std::uintptr_t>(soon.context.stack_pointer);
     constexpr std::uintptr_t kLine = 64;
-    // From what its wait is going to call, down to where the fiber began.
-    for (std::uintptr_t i = 0; i < 10; ++i)
-      __builtin_prefetch(reinterpret_cast<const void*>(pointer - 2 * kLine + i * kLine), 1);
+    // From what its wait is going to call, up to where the fiber began.
+    constexpr std::uintptr_t kBelow = 6;
+    constexpr std::uintptr_t kAbove = 10;
+    for (std::uintptr_t i = 0; i < kBelow + kAbove; ++i)
+      __builtin_prefetch(reinterpret_cast<const void*>(pointer + (i - kBelow) * kLine), 1);
   }
 
   [[gnu::cold, gnu::noinline]] void push_behind(Fiber& fiber) noexcept {

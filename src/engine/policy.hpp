@@ -14,12 +14,13 @@ using std::chrono::nanoseconds;
 
 // ── picking ─────────────────────────────────────────────────────────────────────────────────────
 inline constexpr std::uint32_t kFairnessInterval = 61;  // a prime: no rhythm to fall in with
-inline constexpr std::uint32_t kRoundsAnUnborn = 4;     // such intervals a turn of the unborn
 inline constexpr std::uint32_t kRoundsAClock = 4;       // such intervals between looks at the clock
+inline constexpr std::uint32_t kRoundsAnUnborn = 16;    // such intervals a turn of the unborn, or
+inline constexpr Duration kUnbornAge = milliseconds{1};  // so long, seen at a look at the clock
 inline constexpr std::uint32_t kRoundsAPoll = 8;        // such intervals between looks outside
 inline constexpr Duration kClockGrain = milliseconds{1};  // what ages are rounded to
 inline constexpr std::uint32_t kAdoptionsAside = 64;    // such intervals of joins in place
-static_assert(kAdoptionsAside % kRoundsAnUnborn == 0);
+static_assert(kAdoptionsAside % kRoundsAnUnborn == 0 && kRoundsAnUnborn % kRoundsAClock == 0);
 inline constexpr std::uint32_t kTurnsMax = 64;          // in a row through the `next` slot
 inline constexpr std::size_t kInboxLong = 256;          // longer: wakes from outside go elsewhere
 inline constexpr std::size_t kInjectedAtOnce = 64;      // most that one worker takes

@@ -82,9 +82,15 @@ void Worker::look_around() noexcept {
   until_fair_ = kFairnessInterval;
   rounds_ = rounds_ + 1;
   if (std::exchange(back_soon_, false)) shared_.keep_watch(*this);
-  // Owed until a pick pays it: a join in place may have had the turn.
-  if (rounds_ % kRoundsAnUnborn == 0) unborn_due_ = true;
-  if (rounds_ % kRoundsAClock == 0) coarse_now = monotonic_now();
+  if (rounds_ % kRoundsAClock == 0) {
+    const Instant now = monotonic_now();
+    coarse_now = now;
+    // Owed until a pick pays it: a join in place may have had the turn.
+    if (rounds_ % kRoundsAnUnborn == 0 || now - unborn_due_at_ >= kUnbornAge) {
+      unborn_due_ = true;
+      unborn_due_at_ = now;
+    }
+  }
   if (wheel().soonest() != Instant::max()) fire_timers(monotonic_now());
   if (rounds_ % kRoundsAPoll == 0) hear_from_outside();
   else if (Poller* const poller = shared_.poller()) poller->flush(number);

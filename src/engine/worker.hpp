@@ -219,6 +219,7 @@ class Worker final : public Host, private Bed {
   Inspected<bool> leaving_ = false;   // asked to retire, or idle for too long
   FiberList pinned_;                  // ours alone, and outside the gate
   bool unborn_due_ = false;           // the oldest of fresh_ has the next fair pick
+  Instant unborn_due_at_{};           // when it was last so
   bool pinned_first_ = false;         // they and the others take turns
   FiberId next_id_ = 0;               // of those set aside for us,
   FiberId ids_end_ = 0;               // up to here

@@ -26,6 +26,27 @@ std::vector<int> numbers(const List<Item>& list) {
   return all;
 }
 
+TEST(List, IsDrainedSomeAtATime) {
+  Item a{1}, b{2}, c{3};
+  List<Item> list;
+  std::vector<int> seen;
+  const auto note = [&](Item& item, Item*) { seen.push_back(item.number); };
+  EXPECT_TRUE(list.drain(note, 2)) << "empty";
+  for (Item* item : {&a, &b, &c}) list.push_back(*item);
+  EXPECT_FALSE(list.drain(note, 0));
+  EXPECT_FALSE(list.drain(note, 2));
+  EXPECT_THAT(seen, ElementsAre(1, 2));
+  EXPECT_FALSE(a.is_linked() || b.is_linked());
+  EXPECT_THAT(numbers(list), ElementsAre(3));
+  list.push_back(a);  // what is left is a list as any other
+  list.remove(c);
+  list.push_back(c);
+  EXPECT_THAT(numbers(list), ElementsAre(1, 3));
+  EXPECT_TRUE(list.drain(note, 2)) << "just as many as there are";
+  EXPECT_THAT(seen, ElementsAre(1, 2, 1, 3));
+  EXPECT_TRUE(list.empty());
+}
+
 TEST(List, IsDrainedInOrder) {
   Item a{1}, b{2}, c{3};
   List<Item> list;

@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -319,6 +321,52 @@ TEST(CancelScope, EveryParkedFiberBelowIsWokenInOrderOfEnrolment) {
       scope.cancel();
     });
     EXPECT_THAT(order, ElementsAre(0, 1, 2, 3, 4));
+  });
+}
+
+// More than are woken at a time.
+constexpr int kCrowd = 1'000;
+
+TEST(CancelScope, ACrowdIsWokenInOrderOfEnrolment) {
+  FiberIo{{.workers = 1}}.run([] {
+    std::vector<int> order;
+    nursery([&](Nursery& n) {
+      for (int i = 0; i < kCrowd; ++i) {
+        n.spawn([&, i] {
+          EXPECT_FALSE(Event{}.wait(no_throw));
+          order.push_back(i);
+        });
+        this_fiber::yield();
+      }
+      n.cancel();
+    });
+    EXPECT_EQ(order.size(), std::size_t{kCrowd});
+    EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+  });
+}
+
+// The first have ended, and others enter and leave the scope, while the last are being woken.
+TEST(CancelScope, ACrowdOnManyWorkersIsCancelledWhileItEnds) {
+  FiberIo{{.workers = 4}}.run([] {
+    for (int round = 0; round < 20; ++round) {
+      std::atomic<int> up{0}, unwound{0};
+      Event all_up;
+      const auto crowd = [&](Nursery& n) {
+        for (int i = 0; i < kCrowd; ++i)
+          n.spawn([&] {
+            if (++up == kCrowd) all_up.set();
+            while (Event{}.wait_for(1us, no_throw) || !this_fiber::cancelled()) {}
+            EXPECT_FALSE(Event{}.wait(no_throw)) << "from now on every wait finds it";
+            ++unwound;
+          });
+        n.spawn([&] {
+          all_up.wait();
+          throw std::runtime_error{"enough"};
+        });
+      };
+      EXPECT_THROW(nursery(crowd), std::runtime_error);
+      EXPECT_EQ(unwound, kCrowd);
+    }
   });
 }
 

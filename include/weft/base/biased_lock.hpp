@@ -76,7 +76,7 @@ class LockTaker {
   static constexpr std::uint16_t kNever = 0xffff;
   // So many looks without a regret, and it looks more often again: about as many locks as the end
   // of a favour costs.
-  static constexpr std::uint32_t kCalm = 4096;
+  static constexpr std::uint32_t kCalm = 512;
 
   // A favour that was ended was not worth its price: wait longer for the next.
   void regret() noexcept {

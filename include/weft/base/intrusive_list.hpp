@@ -71,17 +71,20 @@ class List {
     node.before_ = nullptr;
   }
 
-  // Calls `visit(element, next)` for all of them, from the first on, and leaves the list empty. Of
-  // `next`, null behind the last, nothing has been touched yet.
+  // Takes the first `most` out, or all there are, and calls `visit(element, next)` for each. Of
+  // `next`, null behind the last, nothing has been touched yet. True: nobody is left.
   template <class Visit>
-  void drain(Visit visit) noexcept {
-    Node* node = std::exchange(first_, nullptr);
-    while (node) {
+  bool drain(Visit visit, std::size_t most = SIZE_MAX) noexcept {
+    Node* node = first();
+    for (; node && most != 0; --most) {
       Node* const next = node->after_;
       node->before_ = nullptr;
       visit(static_cast<T&>(*node), static_cast<T*>(next));
       node = next;
     }
+    first_ = node;
+    if (node) node->before_ = nobody();
+    return !node;
   }
 
   T* pop_front() noexcept {

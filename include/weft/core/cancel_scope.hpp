@@ -130,9 +130,12 @@ class CancelScope : public ListNode<CancelScope> {
  private:
   friend class TimedScope;
 
+  void flag(CancelReason why) noexcept;
   void sweep(Fired& fired) noexcept;
   void wake_strands(Fired& fired) noexcept;
-  static void wake(Roll& roll, Fired& fired) noexcept;
+  bool wake_some(Fired& fired) noexcept;
+  bool wake(Fired& fired, std::size_t most) noexcept;
+  static bool wake(Roll& roll, Fired& fired, std::size_t most) noexcept;
   Roll& lock_a_roll() noexcept;
   [[gnu::cold, gnu::noinline]] void make_rolls() noexcept;
   void drop_stop_hook() noexcept;

@@ -59,10 +59,11 @@ struct Strand : ListNode<Strand> {  // linked in the scope it is enrolled in
   Strand(Fiber& fiber_in, Ground& ground_in) noexcept;
 
   Fiber& fiber;
+  CancelScope* enrolled = nullptr;  // written under the roll's lock, by whoever has the fiber
+  // A canceller goes no further: what it needs of a hundred thousand is one line of each.
   Ground& ground;
   CancelScope* const home;          // the scope it was spawned in; null: an OS thread's own
-  CancelScope* enrolled = nullptr;  // written under the roll's lock, by whoever has the fiber
-  Roll* roll;                       // of that scope; means nothing while not enrolled
+  Roll* roll;                       // where it is enrolled; means nothing while it is not
   Fiber* beneath = nullptr;         // in place: the joining fiber it was called by
   Locals* locals = nullptr;         // what it has set or inherited
   union {

@@ -24,7 +24,7 @@ constexpr Duration kGoodFor = microseconds{250};
 }  // namespace
 
 Instant NearClock::look() noexcept {
-  if (!arch::ticks_are_steady()) return monotonic_now();
+  if (!steady_) return monotonic_now();
   const std::uint64_t before = arch::ticks();
   const Instant now = monotonic_now();
   const std::uint64_t took = arch::ticks() - before;

@@ -38,6 +38,8 @@ class NearClock {
   [[gnu::cold, gnu::noinline]] Instant look() noexcept;
   [[nodiscard]] std::uint64_t in_ticks(Duration d) const noexcept;
 
+  // Now, not at the first look: it opens a file, and a run may have no descriptor left.
+  const bool steady_ = arch::ticks_are_steady();
   Instant at_{};                // not before the clock, when
   std::uint64_t ticks_ = 0;     // the ticks were this,
   std::uint64_t good_for_ = 0;  // and for so many from then on

@@ -7,8 +7,12 @@
 
 #include <weft/weft.hpp>
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include <support/watchdog.hpp>
@@ -37,6 +41,21 @@ bool is_clock_quick() {
     least = std::min(least, (monotonic_now() - began) / kLooks);
   }
   return least < 50ns;
+}
+
+// Asked in the midst of a run whether the kernel trusts the ticks, it took a descriptor when
+// somebody else had need of the last one, or found none and remained a slow clock for ever.
+TEST(NearClock, AsksTheKernelWhenItIsMadeAndNotLater) {
+  NearClock clock;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool learned = learns(clock);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  std::string source;
+  std::ifstream{"/sys/devices/system/clocksource/clocksource0/current_clocksource"} >> source;
+  EXPECT_TRUE(learned || source != "tsc" || !is_clock_quick());
 }
 
 TEST(NearClock, IsNeverBeforeTheClock) {

@@ -165,6 +165,7 @@ constexpr std::array kGuards{
     Guard{mutant::kCancelHintsLate, "call is answered, its wait cancelled, and the next one"},
     Guard{mutant::kCancelLooksRelaxed, "cancel reaches a wait"},
     Guard{mutant::kOwnerUntold, "owner goes on with a child"},
+    Guard{mutant::kCrowdWokenInPart, "rolls race a cancel"},
     Guard{mutant::kFavouredEntersUnfenced, "a favour ends"},
     Guard{mutant::kFavourEndsUnfenced, "a favour ends"},
     Guard{mutant::kFavourUnchecked, "a favour ends"},

@@ -150,6 +150,7 @@ inline constexpr Switch kCancelHintsLate{164};
 inline constexpr Switch kCancelLooksRelaxed{165};
 inline constexpr Switch kOwnerUntold{166};
 inline constexpr Switch kAbandonedUntold{167};
+inline constexpr Switch kCrowdWokenInPart{168};
 inline constexpr Switch kFavouredEntersUnfenced{170};
 inline constexpr Switch kFavourEndsUnfenced{171};
 inline constexpr Switch kFavourUnchecked{172};
@@ -413,6 +414,8 @@ inline constexpr std::array kMutants{
            "explorer: deadlock"},
     Mutant{167, "kAbandonedUntold", "a child is not told that nobody wants its result",
            "explorer: a result dies in a fiber that has ended"},
+    Mutant{168, "kCrowdWokenInPart", "a canceller that has let go of the lock does not go on",
+           "explorer: neither found nor found the flag"},
     Mutant{170, "kFavouredEntersUnfenced", "who is favoured by a lock enters it without a fence",
            "explorer: race"},
     Mutant{171, "kFavourEndsUnfenced", "a favour is ended without the fence for both",
